@@ -1,0 +1,1 @@
+"""The main job on real matrices: `make demo`. Not part of the wheel."""

@@ -1,0 +1,167 @@
+"""Convert real matrices through every format and back, multiply them, and check all of it.
+
+``python -m demo`` ends non-zero if any round trip is not bit-equal or any product is out of bounds.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+import sparseformats as sf
+from demo import checks, matrices
+
+COLUMNS = 32  # of the dense operand
+HEAD = (
+    f"  {'format':<20}{'bytes':>12}{'of dense':>9}{'blocks':>9}{'fill':>7}"
+    f"{'convert':>10}{'A @ X':>10}  {'error':>6}  kernels of A @ X, A @ v, X @ A"
+)
+INTRODUCTION = """\
+Real matrices through every format. `fill` is the number of slots held for each stored element;
+`error` is that of the worst element of three products against SciPy in double precision, as a
+share of its error bound.\
+"""
+
+
+@dataclass
+class Tally:
+    """What was checked, and what was wrong."""
+
+    round_trips: int = 0
+    products: int = 0
+    wrong: list[str] = field(default_factory=list)
+    kernels: set[str] = field(default_factory=set)
+
+    def report(self, place: str, found: list[str]) -> str:
+        """Note what was found wrong at a place, and say whether it is equal."""
+        self.wrong += [f"{place}: {each}" for each in found]
+        return "bit-equal" if not found else "NOT EQUAL"
+
+
+def blocks_and_fill(matrix: Any) -> tuple[str, str]:
+    """Stored blocks or groups, and slots held for each stored element."""
+    shape = matrix.data.shape
+    count = (
+        str(int(np.prod(shape[: 1 if matrix.format == "bsr" else 2]))) if len(shape) > 1 else "-"
+    )
+    return count, f"{matrix.data.size / max(matrix.nnz, 1):.2f}x"
+
+
+def cheapest_edge(matrix: Any, edges: tuple[int, ...]) -> int:
+    """The edge of the square blocks in which BSR takes the fewest bytes."""
+    return min(edges, key=lambda b: int(matrix.to("bsr", blocksize=(b, b)).nbytes))
+
+
+def multiply(tally: Tally, place: str, matrix: Any, scipy_matrix: Any) -> tuple[float, float, str]:
+    """Check three products; return seconds of the first, the worst error, and what ran."""
+    rng = np.random.default_rng(0)
+    m, k = matrix.shape
+    right = rng.standard_normal((k, COLUMNS)).astype(matrix.dtype)
+    left = rng.standard_normal((COLUMNS, m)).astype(matrix.dtype)
+    with sf.tracing() as trace:
+        results = [matrix @ right, matrix @ right[:, 0], left @ matrix]
+    start = time.perf_counter()
+    matrix @ right
+    seconds = time.perf_counter() - start
+    worst = [
+        checks.worst_error(results[0], scipy_matrix, right),
+        checks.worst_error(results[1], scipy_matrix, right[:, 0]),
+        checks.worst_error(results[2], scipy_matrix, left, dense_first=True),
+    ]
+    names = zip(("A @ X", "A @ v", "X @ A"), worst, strict=True)
+    found = [f"{name} is {share:.3g} times its error bound" for name, share in names if share > 1]
+    tally.products += len(worst)
+    tally.report(place, found)
+    kernels = list(dict.fromkeys(run.kernel for run in trace if run.op == "matmul"))
+    if not kernels:
+        tally.report(place, ["no kernel was recorded"])
+    tally.kernels.update(kernels)
+    return seconds, max(worst), ", ".join(kernels)
+
+
+def show_format(tally: Tally, place: str, case: Any, source: Any, target: tuple[str, Any]) -> Any:
+    """Convert to one format, check the way back and the products, and print one row."""
+    name, blocksize = target
+    start = time.perf_counter()
+    matrix = source.to(name, blocksize=blocksize)
+    converting = time.perf_counter() - start
+    label = f"{name} {blocksize[0]}x{blocksize[1]}" if blocksize else name
+    tally.round_trips += 1
+    equal = tally.report(f"{place} as {label}", checks.round_trip(source, matrix))
+    seconds, worst, kernels = multiply(tally, f"{place} as {label}", matrix, case)
+    dense = matrix.shape[0] * matrix.shape[1] * matrix.dtype.itemsize
+    blocks, fill = blocks_and_fill(matrix)
+    print(
+        f"  {label:<20}{matrix.nbytes:>12,}{matrix.nbytes / dense:>9.1%}{blocks:>9}{fill:>7}"
+        f"{converting * 1e3:>7.1f} ms{seconds * 1e3:>7.2f} ms  {worst:>6.1%}  {kernels}; {equal}",
+        flush=True,
+    )
+    return matrix
+
+
+def show_refusal(tally: Tally, place: str, source: Any) -> None:
+    """A matrix that is not 2:4 must be refused, naming the place; nothing is pruned to fit."""
+    try:
+        source.to("2:4")
+    except sf.PatternError as error:
+        print(f"  {'2:4':<20}refused: {str(error).splitlines()[0]}")
+    else:
+        tally.report(place, ["2:4 accepted a group of more than two non-zeros"])
+
+
+def show_case(tally: Tally, case: matrices.Case) -> None:
+    """One matrix through every format, each way back, and one chain through all of them."""
+    given = case.matrix
+    source = sf.from_scipy(given) if hasattr(given, "nnz") else sf.from_dense(given, "csr")
+    plain = scipy.sparse.csr_array(given)
+    density = plain.nnz / (plain.shape[0] * plain.shape[1])
+    print(
+        f"\n{case.name}: {plain.shape[0]} x {plain.shape[1]} {plain.dtype}, {plain.nnz:,} stored ",
+        end="",
+    )
+    print(
+        f"({density:.1%}), given as {source.format if hasattr(given, 'nnz') else 'a dense array'}"
+    )
+    print(HEAD)
+    if source.nnz != plain.nnz:
+        tally.report(case.name, [f"{source.nnz} stored elements came in instead of {plain.nnz}"])
+    edge = cheapest_edge(source, case.edges)
+    block = (edge, edge)
+    targets = [("coo", None), ("csr", None), ("csc", None), ("bsr", block), ("blocked_ell", block)]
+    chain = source
+    for target in [*targets, (case.pattern, None)]:
+        matrix = show_format(tally, case.name, plain, source, target)
+        chain = chain.to(target[0], blocksize=target[1])
+        tally.report(case.name, [] if sf.same(chain, matrix) else [f"chain differs at {target[0]}"])
+    tally.round_trips += 1
+    verdict = tally.report(case.name, checks.differing(source, chain.to(source.format)))
+    print(f"  chain through all of them and back to {source.format}: {verdict}")
+    if case.pattern != "2:4":
+        show_refusal(tally, case.name, source)
+
+
+def main() -> int:
+    """Run every case; say what was checked, and end non-zero if anything was unequal."""
+    start = time.perf_counter()
+    tally = Tally()
+    print(INTRODUCTION)
+    cases = itertools.chain(matrices.finite_elements(), matrices.weights())
+    for number, case in enumerate(cases, start=1):
+        show_case(tally, case)
+        print(f"  [{number} matrices, {time.perf_counter() - start:.0f} s]", flush=True)
+    print(f"\nkernels that ran: {', '.join(sorted(tally.kernels))}")
+    print(f"{tally.round_trips} round trips and {tally.products} products checked, ", end="")
+    print(f"{len(tally.wrong)} wrong, in {time.perf_counter() - start:.0f} s")
+    for each in tally.wrong:
+        print(f"WRONG  {each}")
+    return int(bool(tally.wrong) or not tally.products)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

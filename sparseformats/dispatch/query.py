@@ -1,0 +1,196 @@
+"""The plain facts of one call, from which kernels are judged.
+
+A `Query` holds no buffer and no object of an array library, so it can be hashed, printed, sent
+over a wire and written into a test by hand. Dtypes, libraries and devices are their names.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import KW_ONLY, dataclass
+
+__all__ = ["Query", "density_bucket", "size_bucket", "skew_bucket"]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What a kernel may know about a call before it runs.
+
+    Attributes
+    ----------
+    op : str
+        Name of the operation: ``"matmul"``, ``"sddmm"``, ``"convert:csr->bsr"``.
+    format : str
+        Family of the sparse matrix: ``"coo" "csr" "csc" "bsr" "blocked_ell" "n:m"``, ``"dense"``.
+    pattern : (int, int) or None
+        ``(n, m)`` of the n:m family.
+    transposed : bool
+        The matrix is the transpose of what its family stores (``"bsr.T"``).
+    m, k, n : int
+        The sparse matrix is logically (m, k), the dense operand (k, n); n = 1 for a vector.
+    blocksize : (int, int) or None
+        ``(R, C)`` of the stored blocks.
+    nnz : int or None
+        Stored elements; None where counting them would synchronise a device.
+    nbytes : int or None
+        Bytes of the matrix's buffers.
+    density, row_skew : int or None
+        Buckets of the density inside the stored blocks and of the imbalance of rows, as made by
+        `density_bucket` and `skew_bucket`.
+    a_dtype, x_dtype, out_dtype : str or None
+        Names of the value dtypes of the matrix, the dense operand and the result.
+    index_dtype : str or None
+        ``"int32"`` or ``"int64"``.
+    fits_int32 : bool
+        Shape, nnz and the element addresses of blocks all fit int32.
+    library : str
+        ``"numpy" "torch" "cupy" "array_api_strict"``.
+    device : str
+        Kind of device: ``"cpu" "cuda" "meta"``.
+    capability : (int, int) or None
+        Compute capability of a CUDA device.
+    x_layout, out_layout : str or None
+        ``"C"``, ``"F"`` or ``"strided"``; None for an operand that is not given.
+    batch : int
+        Product of the leading batch axes of the dense operand.
+    alpha_one, beta_zero : bool
+        The scalars are trivial: alpha == 1, beta == 0.
+    epilogue : str or None
+        What is fused behind the product: ``"bias"``, ``"relu"``, ``"bias+gelu"``.
+    precision : str or None
+        ``"tf32"`` and the like; None is the IEEE arithmetic of the dtypes.
+    deterministic : bool
+        Only kernels that give the same bits on every run will do.
+    grad : bool
+        An operand wants gradients.
+    assume_finite : bool
+        The caller promises that the dense operand holds no NaN and no infinity.
+    """
+
+    op: str
+    format: str = "dense"
+    _: KW_ONLY
+    pattern: tuple[int, int] | None = None
+    transposed: bool = False
+    m: int = 0
+    k: int = 0
+    n: int = 1
+    blocksize: tuple[int, int] | None = None
+    nnz: int | None = None
+    nbytes: int | None = None
+    density: int | None = None
+    row_skew: int | None = None
+    a_dtype: str | None = None
+    x_dtype: str | None = None
+    out_dtype: str | None = None
+    index_dtype: str | None = None
+    fits_int32: bool = True
+    library: str = "numpy"
+    device: str = "cpu"
+    capability: tuple[int, int] | None = None
+    x_layout: str | None = None
+    out_layout: str | None = None
+    batch: int = 1
+    alpha_one: bool = True
+    beta_zero: bool = True
+    epilogue: str | None = None
+    precision: str | None = None
+    deterministic: bool = False
+    grad: bool = False
+    assume_finite: bool = False
+
+    @property
+    def format_name(self) -> str:
+        """The matrix's format as the user writes it: ``"csr"``, ``"bsr.T"``, ``"2:4"``."""
+        name = self.format if self.pattern is None else f"{self.pattern[0]}:{self.pattern[1]}"
+        return f"{name}.T" if self.transposed else name
+
+    def to_dict(self) -> dict[str, object]:
+        """Return all facts by name."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    def describe(self) -> str:
+        """Write one line that a person can read.
+
+        >>> Query("matmul", "csr", m=6, k=4, n=2, a_dtype="float32", x_dtype="float32").describe()
+        'matmul: csr (6 x 4, float32) @ (4 x 2, float32), numpy on cpu'
+        """
+        text = f"{self.op}: {self._matrix()}"
+        if self.x_dtype is not None:
+            text += f" @ {self._operand()}"
+        if self.out_dtype is not None:
+            text += f" -> {self.out_dtype}"
+        return f"{text}, {self.library} on {self._place()}{self._switches()}"
+
+    def _matrix(self) -> str:
+        facts = [f"{self.m} x {self.k}"]
+        facts += [f"blocks {self.blocksize[0]} x {self.blocksize[1]}"] if self.blocksize else []
+        facts += [f"nnz {self.nnz}"] if self.nnz is not None else []
+        facts += [name for name in (self.a_dtype, self.index_dtype) if name is not None]
+        return f"{self.format_name} ({', '.join(facts)})"
+
+    def _operand(self) -> str:
+        batch = f"{self.batch} of " if self.batch != 1 else ""
+        layout = f", {self.x_layout}" if self.x_layout is not None else ""
+        return f"({batch}{self.k} x {self.n}, {self.x_dtype}{layout})"
+
+    def _place(self) -> str:
+        if self.capability is None:
+            return self.device
+        return f"{self.device} (compute capability {self.capability[0]}.{self.capability[1]})"
+
+    def _switches(self) -> str:
+        switches = {
+            "alpha != 1": not self.alpha_one,
+            "beta != 0": not self.beta_zero,
+            f"epilogue {self.epilogue}": self.epilogue is not None,
+            f"precision {self.precision}": self.precision is not None,
+            "deterministic": self.deterministic,
+            "gradients wanted": self.grad,
+            "finite operand promised": self.assume_finite,
+        }
+        return "".join(f", {text}" for text, on in switches.items() if on)
+
+
+def density_bucket(stored: int, slots: int) -> int:
+    """Return the bucket of a density: b, at most 30, where 2**-(b + 1) < density <= 2**-b.
+
+    Parameters
+    ----------
+    stored, slots : int
+        Stored elements, and the places that they could fill. No places at all count as full.
+
+    Examples
+    --------
+    >>> density_bucket(16, 16), density_bucket(9, 16), density_bucket(8, 16)
+    (0, 0, 1)
+    """
+    if slots <= 0:
+        return 0
+    if stored <= 0:
+        return 30
+    return min(30, max(0, math.floor(math.log2(slots / stored))))
+
+
+def skew_bucket(longest: int, mean: float) -> int:
+    """Return the bucket of row imbalance: how often the longest row doubles the mean.
+
+    Examples
+    --------
+    >>> skew_bucket(10, 10.0), skew_bucket(25, 10.0), skew_bucket(40, 10.0)
+    (0, 1, 2)
+    """
+    if mean <= 0 or longest <= mean:
+        return 0
+    return math.floor(math.log2(longest / mean))
+
+
+def size_bucket(n: int) -> int:
+    """Round n up to a power of two (0 stays 0): batch sizes in packing and tables.
+
+    Examples
+    --------
+    >>> [size_bucket(n) for n in (0, 1, 3, 64, 65)]
+    [0, 1, 4, 64, 128]
+    """
+    return 0 if n <= 0 else 1 << (n - 1).bit_length()

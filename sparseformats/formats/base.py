@@ -1,0 +1,342 @@
+"""What every format has in common: attributes, copies, pickling, and the way up to operations.
+
+A format is a final frozen dataclass whose arrays never change. Methods that need conversion,
+dispatch or interop import them when called: the one upward edge in the layering.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, Self
+
+from sparseformats import _arrays
+from sparseformats._arrays import Array, ArrayLibrary
+from sparseformats.errors import InvalidTensorError, Problem
+
+__all__ = ["ALL", "SparseMatrix", "assign"]
+
+ALL: Final = "all"
+"""The mark of a slot format in which every slot inside the logical shape is stored."""
+
+
+def assign(self: SparseMatrix, fields: Mapping[str, Any]) -> None:
+    """Set every field of a frozen instance once; NumPy buffers become read-only views."""
+    lib = None
+    for name in type(self).__slots__:
+        if name == "__weakref__":
+            continue
+        value = fields.get(name)
+        if lib is None and _arrays.is_array(value):
+            lib = _arrays.of(value)
+        if lib is not None and lib.owns(value):
+            value = lib.readonly(value)
+        object.__setattr__(self, name, value)
+
+
+def _restore(cls: type[SparseMatrix], buffers: dict[str, Array], static: dict[str, Any]) -> Any:
+    return cls.from_parts(buffers, static)
+
+
+class SparseMatrix:
+    """A two-dimensional sparse matrix; the base of all formats, never instantiated itself."""
+
+    __slots__ = ()
+
+    family: ClassVar[str]
+    # NumPy and CuPy then leave `x @ A` to __rmatmul__ instead of making an object array.
+    __array_ufunc__: ClassVar[None] = None
+    __hash__ = object.__hash__
+
+    if TYPE_CHECKING:
+
+        @property
+        def data(self) -> Array: ...
+        @property
+        def shape(self) -> tuple[int, int]: ...
+        @property
+        def nnz(self) -> int: ...
+        @property
+        def T(self) -> SparseMatrix: ...  # noqa: N802
+        def buffers(self) -> dict[str, Array]: ...
+        def static(self) -> dict[str, Any]: ...
+        def _problems(self) -> list[Problem]: ...
+        def _repr_nnz(self) -> int | None: ...
+
+    # Making.
+
+    @classmethod
+    def trusted(cls, **fields: Any) -> Self:
+        """Wrap arrays that are known to be canonical: no checks, no copies (internal)."""
+        made = object.__new__(cls)
+        assign(made, fields)
+        return made
+
+    @classmethod
+    def from_parts(cls, buffers: Mapping[str, Array], static: Mapping[str, Any]) -> Self:
+        """Rebuild from `buffers` and `static` (internal: copies, files, moves)."""
+        return cls.trusted(**buffers, **{**static, "shape": tuple(static["shape"])})
+
+    def __copy__(self) -> Self:
+        return self  # immutable
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        copies = {name: self.lib.copy(x) for name, x in self.buffers().items()}
+        return self.from_parts(copies, self.static())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (type(self), self.buffers(), self.static())
+
+    # Facts.
+
+    @property
+    def lib(self) -> ArrayLibrary:
+        """The array library of the buffers (internal)."""
+        return _arrays.of(self.data)
+
+    @property
+    def format(self) -> str:
+        """Name of the format, as `to` takes it."""
+        return self.family
+
+    @property
+    def dtype(self) -> Any:
+        """The values' dtype, as the array library spells it."""
+        return self.data.dtype
+
+    @property
+    def dtype_name(self) -> str:
+        """The values' dtype by name, the same in every library."""
+        return self.lib.dtype_name(self.data)
+
+    @property
+    def index_dtype(self) -> Any:
+        """The index arrays' dtype, as the array library spells it."""
+        raise NotImplementedError
+
+    @property
+    def blocksize(self) -> tuple[int, int]:
+        """Rows and columns of a block, ``(1, 1)`` for formats without blocks."""
+        return (1, 1)
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions, always 2."""
+        return 2
+
+    @property
+    def density(self) -> float:
+        """Stored elements over all elements; 0.0 for an empty shape."""
+        size = self.shape[0] * self.shape[1]
+        return self.nnz / size if size else 0.0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all buffers."""
+        from sparseformats._dtypes import itemsize
+
+        lib = self.lib
+        arrays = self.buffers().values()
+        return sum(math.prod(x.shape) * itemsize(lib.dtype_name(x)) for x in arrays)
+
+    @property
+    def device(self) -> str:
+        """Where the buffers live: ``"cpu"``, ``"cuda:0"``, …"""
+        return self.lib.device(self.data)
+
+    @property
+    def library(self) -> str:
+        """Library of the buffers: ``"numpy"``, ``"torch"`` or ``"cupy"``."""
+        return self.lib.name
+
+    def __repr__(self) -> str:
+        nnz = self._repr_nnz()
+        parts = [f"{self.shape[0]}x{self.shape[1]}", self.dtype_name]
+        if self.blocksize != (1, 1):
+            parts.append(f"blocksize={self.blocksize}")
+        if nnz is not None:
+            parts.append(f"nnz={nnz}")
+        name = type(self).__name__ if self.family != "n:m" else f"NM {self.format}"
+        return f"<{name} {', '.join(parts)}, {self.library} on {self.device}>"
+
+    # Checking.
+
+    def problems(self) -> list[Problem]:
+        """Every broken rule of the format; an empty list means valid and canonical.
+
+        Pure: changes nothing. Reads the buffers, so it synchronises a device.
+        """
+        return self._problems()
+
+    def validate(self) -> None:
+        """Raise `InvalidTensorError` with all problems, if there are any."""
+        found = self.problems()
+        if found:
+            raise InvalidTensorError(repr(self), found)
+
+    # Upwards: conversion and interop.
+
+    def to(
+        self,
+        format: str,
+        *,
+        blocksize: tuple[int, int] | int | None = None,
+        index_dtype: Any = None,
+    ) -> SparseMatrix:
+        """Convert to another format without losing anything.
+
+        Parameters
+        ----------
+        format : str
+            ``"coo"``, ``"csr"``, ``"csc"``, ``"bsr"``, ``"blocked_ell"`` or ``"n:m"`` such as
+            ``"2:4"``.
+        blocksize : (R, C) or int, optional
+            For the block formats; inherited from a block format where that is legal.
+        index_dtype : optional
+            ``"int32"`` or ``"int64"``; narrows only on request.
+
+        Returns
+        -------
+        SparseMatrix
+            `self` where it already is what was asked for.
+
+        Raises
+        ------
+        ValueError
+            Unknown format, or a missing or bad block size.
+        PatternError
+            A group of an n:m target has too many non-zeros.
+        OverflowError
+            ``index_dtype="int32"`` cannot express an index.
+        MemoryError
+            The output is inherently larger than free memory; the text has its size.
+
+        Notes
+        -----
+        *Loses*: nothing. See ``docs/reference/contract``.
+        """
+        from sparseformats.convert import convert
+
+        return convert(self, format, blocksize=blocksize, index_dtype=index_dtype)
+
+    def to_dense(self) -> Array:
+        """Dense array of the same library and device, ``(m, n)``.
+
+        *Loses*: which zeros are stored. Every value keeps its bits.
+        """
+        from sparseformats.convert import to_dense
+
+        return to_dense(self)
+
+    def to_scipy(self) -> Any:
+        """SciPy sparse array of this format.
+
+        *Loses*: the marks of stored zeros of block formats.
+
+        Raises
+        ------
+        TypeError
+            SciPy has no such format or dtype, or the buffers are not NumPy arrays.
+        """
+        from sparseformats.convert import to_scipy
+
+        return to_scipy(self)
+
+    def to_torch(self) -> Any:
+        """Sparse torch tensor of this format (COO, CSR, CSC, BSR, BSC layouts).
+
+        *Loses*: the marks of stored zeros of block formats.
+
+        Raises
+        ------
+        TypeError
+            torch has no such layout or dtype; the text names alternatives.
+        """
+        from sparseformats.convert import to_torch
+
+        return to_torch(self)
+
+    def to_cupy(self) -> Any:
+        """`cupyx.scipy.sparse` matrix of this format (COO, CSR, CSC).
+
+        Raises
+        ------
+        TypeError
+            CuPy has no such format or dtype; the text names alternatives.
+        """
+        from sparseformats.convert import to_cupy
+
+        return to_cupy(self)
+
+    def to_library(self, library: str) -> Self:
+        """Hold the same buffers as arrays of another library, on the same device."""
+        from sparseformats.convert import to_library
+
+        moved: Self = to_library(self, library)
+        return moved
+
+    def to_device(self, device: str, library: str | None = None) -> Self:
+        """Copy the buffers to another device, as arrays of `library` if given."""
+        from sparseformats.convert import to_device
+
+        moved: Self = to_device(self, device, library)
+        return moved
+
+    def conj(self) -> SparseMatrix:
+        """Complex conjugate, stored element by stored element; `self` for real dtypes."""
+        from sparseformats._dtypes import kind
+
+        if kind(self.dtype_name) != "c":
+            return self
+        buffers = self.buffers()
+        buffers["data"] = self.lib.native(buffers["data"].conj())
+        if "side_data" in buffers:
+            buffers["side_data"] = self.lib.native(buffers["side_data"].conj())
+        return self.from_parts(buffers, self.static())
+
+    # Upwards: products.
+
+    def __matmul__(self, other: Any) -> Any:
+        from sparseformats.ops import matmul_operator
+
+        return matmul_operator(self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        from sparseformats.ops import matmul_operator
+
+        return matmul_operator(other, self)
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        from sparseformats.ops import torch_function
+
+        return torch_function(func, args, kwargs or {})
+
+    # Protocols that would guess wrong are refused by name.
+
+    def _refuse(self, what: str, instead: str) -> NoReturn:
+        raise TypeError(f"{what} of a {type(self).__name__} is ambiguous or costly; use {instead}")
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
+        raise TypeError(
+            f"a {type(self).__name__} does not become a NumPy array by itself: use .to_dense(); "
+            "with a SciPy matrix S on the left use sf.from_scipy(S) @ A or sf.matmul(S, A)"
+        )
+
+    def __len__(self) -> int:
+        self._refuse("len()", ".shape or .nnz")
+
+    def __bool__(self) -> bool:
+        self._refuse("the truth value", ".nnz or sparseformats.same(A, B)")
+
+    def __iter__(self) -> Any:
+        self._refuse("iteration", ".to('coo') and its row, col and data")
+
+    def __eq__(self, other: object) -> bool:
+        self._refuse("==", "sparseformats.same(A, B)")
+
+    def __ne__(self, other: object) -> bool:
+        self._refuse("!=", "sparseformats.same(A, B)")
+

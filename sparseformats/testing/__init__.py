@@ -1,0 +1,58 @@
+"""Strategies, laws, error bounds and certification, for our own tests and for other people's.
+
+Needs the extra ``sparseformats[test]`` (hypothesis); nothing else in the library imports it.
+"""
+
+from __future__ import annotations
+
+from sparseformats.testing._memory import shares_memory, unchanged
+from sparseformats.testing.bounds import assert_close, assert_product, error_bound
+from sparseformats.testing.laws import (
+    check_content_preserved,
+    check_copy,
+    check_dense_round_trip,
+    check_immutable,
+    check_index_width,
+    check_no_shared_memory,
+    check_pickle,
+    check_round_trip,
+    check_same_buffers,
+    check_transpose,
+    check_valid,
+    holds,
+)
+from sparseformats.testing.operands import LAYOUTS, dense_operands, laid_out
+from sparseformats.testing.raw import RawInput
+from sparseformats.testing.strategies import FORMATS, blocksizes, matrices, raw_inputs, shapes
+from sparseformats.testing.strict import StrictLibrary, register_strict
+
+__all__ = [
+    "FORMATS",
+    "LAYOUTS",
+    "RawInput",
+    "StrictLibrary",
+    "assert_close",
+    "assert_product",
+    "blocksizes",
+    "check_content_preserved",
+    "check_copy",
+    "check_dense_round_trip",
+    "check_immutable",
+    "check_index_width",
+    "check_no_shared_memory",
+    "check_pickle",
+    "check_round_trip",
+    "check_same_buffers",
+    "check_transpose",
+    "check_valid",
+    "dense_operands",
+    "error_bound",
+    "holds",
+    "laid_out",
+    "matrices",
+    "raw_inputs",
+    "register_strict",
+    "shapes",
+    "shares_memory",
+    "unchanged",
+]
