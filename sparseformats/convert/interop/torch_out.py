@@ -1,0 +1,88 @@
+"""To torch's sparse tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sparseformats._dtypes import VALUE_DTYPES
+from sparseformats.convert.interop.common import instead_of, ragged
+from sparseformats.convert.interop.move import to_library
+from sparseformats.formats import SparseMatrix, Transposed
+
+__all__ = ["to_torch"]
+
+_LARGEST = 2**63 - 1
+
+
+def to_torch(A: SparseMatrix) -> Any:
+    """Sparse torch tensor of `A`, on its device: layouts COO, CSR, CSC, BSR; BSC of ``bsr.T``.
+
+    The tensors are copies: torch's objects change in place. Index widths are kept, except that
+    torch's COO has int64 only. torch's own invariant check runs on the result.
+
+    Parameters
+    ----------
+    A : COO, CSR, CSC, BSR or Transposed(BSR)
+        Of any library; blocks must divide the shape.
+
+    Raises
+    ------
+    TypeError
+        torch has no such layout or dtype, or the blocks do not divide the shape; the text names
+        alternatives.
+    ValueError
+        torch cannot express a shape with 2**63 or more elements.
+
+    Notes
+    -----
+    *Loses*: of blocks, the marks of stored zeros; every value and block is kept.
+
+    Examples
+    --------
+    >>> import sparseformats as sf
+    >>> sf.CSR([2.0, 3.0], [1, 0], [0, 1, 2], (2, 2)).to_torch().to_dense()
+    tensor([[0., 2.],
+            [3., 0.]], dtype=torch.float64)
+    """
+    _refuse(A)
+    import torch
+
+    held = to_library(A, "torch")
+    copies = A.library == "numpy"  # read-only arrays were copied on the way already
+    own = {
+        name: x if copies else held.lib.copy(x)
+        for name, x in held.buffers().items()
+        if name != "zeros"
+    }
+    checked = {"size": A.shape, "check_invariants": True}
+    if A.family == "coo":
+        places = torch.stack([own["row"], own["col"]]).to(torch.int64)
+        return torch.sparse_coo_tensor(places, own["data"], is_coalesced=True, **checked)
+    if isinstance(A, Transposed):
+        blocks = own["data"].transpose(1, 2).contiguous()
+        return torch.sparse_bsc_tensor(own["indptr"], own["indices"], blocks, **checked)
+    make = {
+        "csr": torch.sparse_csr_tensor,
+        "csc": torch.sparse_csc_tensor,
+        "bsr": torch.sparse_bsr_tensor,
+    }[A.family]
+    return make(own["indptr"], own["indices"], own["data"], **checked)
+
+
+def _refuse(A: SparseMatrix) -> None:
+    if A.format not in ("coo", "csr", "csc", "bsr", "bsr.T"):
+        raise TypeError(f"torch has no {A.format} layout; use {instead_of(A)} first")
+    if A.dtype_name not in VALUE_DTYPES["torch"]:
+        raise TypeError(
+            f"torch tensors of {A.dtype_name} are not supported, only "
+            f"{', '.join(VALUE_DTYPES['torch'])}; cast A.data and build the matrix anew"
+        )
+    uneven = ragged(A)
+    if uneven:
+        raise TypeError(
+            f'torch\'s blocks must divide the shape, {uneven}; use A.to("csr"), or a blocksize '
+            "that divides it"
+        )
+    m, n = A.shape
+    if m * n > _LARGEST:
+        raise ValueError(f"torch cannot express shape {(m, n)}: {m * n} elements exceed 2**63 - 1")
