@@ -11,7 +11,7 @@ FORMATTED := sparseformats kernels tests benchmarks demo tools docs
 DEVICE ?= cuda:0
 
 # One thread a process: the tests run $(JOBS) processes side by side.
-export OMP_NUM_THREADS ?= 1
+test doctest nightly: export OMP_NUM_THREADS := 1
 
 .PHONY: help demo test check nightly bench-cpu gpu-test format format-check lint types layers \
         doctest docs wheel-check import-time venv-demo venv-test venv-check clean
@@ -69,6 +69,7 @@ lint: $(VENV)/.check
 
 types: $(VENV)/.check
 	$(BIN)/mypy
+	$(BIN)/mypy demo tools benchmarks
 
 layers: $(VENV)/.test
 	$(PY) -m tools.layers

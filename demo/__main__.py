@@ -19,8 +19,8 @@ from demo import checks, matrices
 
 COLUMNS = 32  # of the dense operand
 HEAD = (
-    f"  {'format':<20}{'bytes':>12}{'of dense':>9}{'blocks':>9}{'fill':>7}"
-    f"{'convert':>10}{'A @ X':>10}  {'error':>6}  kernels of A @ X, A @ v, X @ A"
+    f"  {'format':<18}{'bytes':>12}{'of dense':>9}{'blocks':>9}{'fill':>7}"
+    f"{'convert':>10}  {'and back':<10}{'A @ X':>10}{'error':>7}  kernels of A @ X, A @ v, X @ A"
 )
 INTRODUCTION = """\
 Real matrices through every format. `fill` is the number of slots held for each stored element;
@@ -37,6 +37,7 @@ class Tally:
     products: int = 0
     wrong: list[str] = field(default_factory=list)
     kernels: set[str] = field(default_factory=set)
+    conversions: set[str] = field(default_factory=set)
 
     def report(self, place: str, found: list[str]) -> str:
         """Note what was found wrong at a place, and say whether it is equal."""
@@ -58,12 +59,19 @@ def cheapest_edge(matrix: Any, edges: tuple[int, ...]) -> int:
     return min(edges, key=lambda b: int(matrix.to("bsr", blocksize=(b, b)).nbytes))
 
 
+def operand(rng: np.random.Generator, shape: tuple[int, int], dtype: Any) -> Any:
+    """Normal numbers of a real or complex dtype."""
+    real = rng.standard_normal(shape)
+    both = real + 1j * rng.standard_normal(shape) if dtype.kind == "c" else real
+    return both.astype(dtype)
+
+
 def multiply(tally: Tally, place: str, matrix: Any, scipy_matrix: Any) -> tuple[float, float, str]:
     """Check three products; return seconds of the first, the worst error, and what ran."""
     rng = np.random.default_rng(0)
     m, k = matrix.shape
-    right = rng.standard_normal((k, COLUMNS)).astype(matrix.dtype)
-    left = rng.standard_normal((COLUMNS, m)).astype(matrix.dtype)
+    right = operand(rng, (k, COLUMNS), matrix.dtype)
+    left = operand(rng, (COLUMNS, m), matrix.dtype)
     with sf.tracing() as trace:
         results = [matrix @ right, matrix @ right[:, 0], left @ matrix]
     start = time.perf_counter()
@@ -89,8 +97,10 @@ def show_format(tally: Tally, place: str, case: Any, source: Any, target: tuple[
     """Convert to one format, check the way back and the products, and print one row."""
     name, blocksize = target
     start = time.perf_counter()
-    matrix = source.to(name, blocksize=blocksize)
+    with sf.tracing() as trace:
+        matrix = source.to(name, blocksize=blocksize)
     converting = time.perf_counter() - start
+    tally.conversions.update(run.kernel for run in trace)
     label = f"{name} {blocksize[0]}x{blocksize[1]}" if blocksize else name
     tally.round_trips += 1
     equal = tally.report(f"{place} as {label}", checks.round_trip(source, matrix))
@@ -98,8 +108,8 @@ def show_format(tally: Tally, place: str, case: Any, source: Any, target: tuple[
     dense = matrix.shape[0] * matrix.shape[1] * matrix.dtype.itemsize
     blocks, fill = blocks_and_fill(matrix)
     print(
-        f"  {label:<20}{matrix.nbytes:>12,}{matrix.nbytes / dense:>9.1%}{blocks:>9}{fill:>7}"
-        f"{converting * 1e3:>7.1f} ms{seconds * 1e3:>7.2f} ms  {worst:>6.1%}  {kernels}; {equal}",
+        f"  {label:<18}{matrix.nbytes:>12,}{matrix.nbytes / dense:>9.1%}{blocks:>9}{fill:>7}"
+        f"{converting * 1e3:>7.1f} ms  {equal:<10}{seconds * 1e3:>7.2f} ms{worst:>7.1%}  {kernels}",
         flush=True,
     )
     return matrix
@@ -110,7 +120,7 @@ def show_refusal(tally: Tally, place: str, source: Any) -> None:
     try:
         source.to("2:4")
     except sf.PatternError as error:
-        print(f"  {'2:4':<20}refused: {str(error).splitlines()[0]}")
+        print(f"  {'2:4':<18}refused: {str(error).splitlines()[0]}")
     else:
         tally.report(place, ["2:4 accepted a group of more than two non-zeros"])
 
@@ -129,8 +139,7 @@ def show_case(tally: Tally, case: matrices.Case) -> None:
         f"({density:.1%}), given as {source.format if hasattr(given, 'nnz') else 'a dense array'}"
     )
     print(HEAD)
-    if source.nnz != plain.nnz:
-        tally.report(case.name, [f"{source.nnz} stored elements came in instead of {plain.nnz}"])
+    tally.report(case.name, checks.differing_from_scipy(source.to("csr"), plain))
     edge = cheapest_edge(source, case.edges)
     block = (edge, edge)
     targets = [("coo", None), ("csr", None), ("csc", None), ("bsr", block), ("blocked_ell", block)]
@@ -146,6 +155,13 @@ def show_case(tally: Tally, case: matrices.Case) -> None:
         show_refusal(tally, case.name, source)
 
 
+def why(case: matrices.Case) -> str:
+    """What the library says about its choice for one product."""
+    given = case.matrix
+    source = sf.from_scipy(given) if hasattr(given, "nnz") else sf.from_dense(given, "csr")
+    return str(sf.explain(source, np.ones((source.shape[1], COLUMNS), source.dtype)))
+
+
 def main() -> int:
     """Run every case; say what was checked, and end non-zero if anything was unequal."""
     start = time.perf_counter()
@@ -154,8 +170,10 @@ def main() -> int:
     cases = itertools.chain(matrices.finite_elements(), matrices.weights())
     for number, case in enumerate(cases, start=1):
         show_case(tally, case)
-        print(f"  [{number} matrices, {time.perf_counter() - start:.0f} s]", flush=True)
-    print(f"\nkernels that ran: {', '.join(sorted(tally.kernels))}")
+        print(f"  [matrix {number}, {time.perf_counter() - start:.0f} s]", flush=True)
+    print(f"\nWhy that kernel? sf.explain tells, here for the last matrix in CSR:\n{why(case)}")
+    print(f"\nkernels that multiplied: {', '.join(sorted(tally.kernels))}")
+    print(f"kernels that converted: {', '.join(sorted(tally.conversions)) or 'none'}")
     print(f"{tally.round_trips} round trips and {tally.products} products checked, ", end="")
     print(f"{len(tally.wrong)} wrong, in {time.perf_counter() - start:.0f} s")
     for each in tally.wrong:

@@ -21,6 +21,16 @@ def differing(a: Any, b: Any) -> list[str]:
     ]
 
 
+def differing_from_scipy(matrix: Any, scipy_matrix: Any) -> list[str]:
+    """Names of what a CSR matrix holds otherwise than SciPy's sorted CSR array does."""
+    parts = ("data", "indices", "indptr")
+    return [
+        f"{name} is not SciPy's"
+        for name in parts
+        if getattr(matrix, name).tobytes() != getattr(scipy_matrix, name).tobytes()
+    ]
+
+
 def round_trip(matrix: Any, converted: Any) -> list[str]:
     """What is wrong with `converted` as the same content as `matrix`; nothing if it is."""
     found = [f"invalid: {problem}" for problem in converted.problems()]

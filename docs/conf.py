@@ -14,12 +14,12 @@ copyright = "2026, The sparseformats developers"
 release = sparseformats.__version__
 
 extensions = [
-    "contract",
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.doctest",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
+    "tables",
 ]
 exclude_patterns = ["_build"]
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
@@ -37,6 +37,8 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 
+# Docstrings are tested by pytest; here only what the pages show.
+doctest_test_doctest_blocks = ""
 doctest_global_setup = "import numpy as np, scipy.sparse, sparseformats as sf"
 
 

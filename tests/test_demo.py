@@ -7,8 +7,7 @@ import pytest
 import scipy.sparse
 
 import sparseformats as sf
-from demo import __main__ as demo
-from demo import checks, matrices
+from demo import __main__ as demo, checks, matrices
 
 RNG = np.random.default_rng(5)
 DENSE = np.where(RNG.random((7, 11)) < 0.4, RNG.standard_normal((7, 11)), 0.0)

@@ -9,6 +9,14 @@ from pathlib import Path
 import pytest
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    path, device = config.getoption("--report"), config.getoption("--device")
+    if path is not None and device is not None:
+        from tests.gpu.report import Report
+
+        config.pluginmanager.register(Report(Path(path), device), "gpu-report")
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     asked = config.getoption("--device") is not None
     return None if asked or collection_path.name == "conftest.py" else True

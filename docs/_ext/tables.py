@@ -1,0 +1,82 @@
+"""Directives that render tables from data: the contract's file, and the records of the kernels."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from docutils.statemachine import StringList
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+import sparseformats as sf
+
+CONTRACT = Path(__file__).resolve().parents[1] / "reference" / "contract.toml"
+KERNELS = {
+    "op": "operation",
+    "name": "kernel",
+    "formats": "formats",
+    "doc": "what it is",
+    "needs": "what it needs of a call",
+}
+
+
+def cell(value: object) -> str:
+    """Text of one table cell, in Markdown."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return "; ".join(cell(each) for each in value) or "nothing"
+    if isinstance(value, dict):
+        return f"{value['when']}: `{value['error']}`"
+    return str(value).replace("|", "\\|").replace("*", "\\*")
+
+
+def table(columns: dict[str, str], rows: list[dict[str, Any]]) -> list[str]:
+    """Lines of a Markdown table; `columns` maps keys of a row to headings."""
+    lines = [list(columns.values()), ["---"] * len(columns)]
+    lines += [[cell(row.get(key, "")) for key in columns] for row in rows]
+    return ["| " + " | ".join(cells) + " |" for cells in lines]
+
+
+class TableDirective(SphinxDirective):
+    """Show Markdown lines as if they stood in the page."""
+
+    def show(self, lines: list[str], source: str) -> list[nodes.Node]:
+        """Parse and return the nodes."""
+        node = nodes.section()
+        self.state.nested_parse(StringList(lines, source), self.content_offset, node)
+        return node.children
+
+
+class ContractTable(TableDirective):
+    """Render the array of tables that the argument names, under the headings it declares."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Render the table and rebuild the page when the file changes."""
+        self.env.note_dependency(str(CONTRACT))
+        contract = tomllib.loads(CONTRACT.read_text(encoding="utf-8"))
+        name = self.arguments[0]
+        return self.show(table(contract["columns"][name], contract[name]), str(CONTRACT))
+
+
+class KernelTable(TableDirective):
+    """Render every registered kernel; a record is all that a row needs."""
+
+    def run(self) -> list[nodes.Node]:
+        """Render the table; no kernel is loaded for it."""
+        kernels = sf.kernels()
+        if unread := [info for info in kernels if not info.op]:
+            raise self.error(f"{unread[0].name}: {unread[0].reasons[0]}")
+        return self.show(table(KERNELS, [info.to_dict() for info in kernels]), "kernels")
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register the directives."""
+    app.add_directive("contract", ContractTable)
+    app.add_directive("kernels", KernelTable)
+    return {"version": "1", "parallel_read_safe": True}
