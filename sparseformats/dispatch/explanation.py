@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sparseformats.dispatch.query import Query
 from sparseformats.dispatch.reason import Reason
@@ -15,8 +16,7 @@ WIDTH = 110  # of a rendered table
 _LEAST = 30  # width of the last column, however long the others are
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """One kernel in an explanation.
 
     Attributes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from sparseformats.dispatch import loading
 from sparseformats.dispatch.checks import Check
@@ -14,8 +14,7 @@ from sparseformats.dispatch.registry import REGISTRY
 __all__ = ["KernelInfo", "KernelList", "kernels"]
 
 
-@dataclass(frozen=True, slots=True)
-class KernelInfo:
+class KernelInfo(NamedTuple):
     """One kernel on this machine.
 
     Attributes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = ["CODES", "Reason"]
 
@@ -40,8 +40,7 @@ Other people's kernels may use their own codes, best prefixed by their package (
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(NamedTuple):
     """One reason why a kernel refuses a call.
 
     Attributes

@@ -146,13 +146,16 @@ class KernelRecord:
 
 
 def _ask(check: Callable[[Query], Reason | None], query: Query) -> Reason | None:
-    name = getattr(check, "__name__", None) or getattr(check, "needs", type(check).__name__)
     try:
         answer: object = check(query)
     except Exception as error:  # noqa: BLE001 - a kernel's faulty check must not stop the others
-        return Reason(
-            "check-failed", f"needs an answer of check {name!r}, it raised {exception_text(error)}"
-        )
+        message = f"needs an answer of {_name(check)}, it raised {exception_text(error)}"
+        return Reason("check-failed", message)
     if answer is None or isinstance(answer, Reason):
         return answer
-    return Reason("check-failed", f"needs None or a Reason from check {name!r}, has {answer!r}")
+    return Reason("check-failed", f"needs None or a Reason of {_name(check)}, has {answer!r}")
+
+
+def _name(check: object) -> str:
+    name = getattr(check, "__name__", None) or getattr(check, "needs", type(check).__name__)
+    return f"check {name!r}"

@@ -17,6 +17,7 @@ from sparseformats.dispatch.reason import Reason, exception_text
 __all__ = ["Requirement", "version_key"]
 
 _broken: dict[str, str] = {}  # import name -> what its import raised
+_met: set[Requirement] = set()  # found to be met, as far as is known
 _versions: dict[tuple[str, ...], str | None] = {}  # distributions -> version in the metadata
 
 
@@ -51,6 +52,14 @@ class Requirement:
 
     def reason(self) -> Reason | None:
         """Tell why the requirement is not met, as far as shows without importing the package."""
+        if self in _met:
+            return None
+        reason = self._judge()
+        if reason is None:
+            _met.add(self)  # only this: what is missing may be installed while a notebook runs
+        return reason
+
+    def _judge(self) -> Reason | None:
         if self.module in _broken:
             return self._broken(f"importing it raised {_broken[self.module]}")
         version = self._loaded_version()
@@ -74,7 +83,8 @@ class Requirement:
             importlib.import_module(self.module)
         except Exception as error:  # noqa: BLE001 - whatever a foreign package raises is a refusal
             _broken.setdefault(self.module, exception_text(error))
-        return self.reason()  # again: now the version is that of what was imported
+        _met.clear()  # others may require this package too; now its version is that of its code
+        return self.reason()
 
     def _loaded_version(self) -> str | None:
         version = getattr(sys.modules.get(self.module), "__version__", None)
@@ -131,6 +141,7 @@ def version_key(version: str) -> tuple[tuple[int, ...], int]:
 def forget() -> None:
     """Forget what was found out about packages (for tests)."""
     _broken.clear()
+    _met.clear()
     _versions.clear()
 
 

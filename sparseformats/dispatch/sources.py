@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from sparseformats.dispatch.reason import Reason, exception_text
 from sparseformats.dispatch.record import KernelRecord
@@ -22,8 +22,7 @@ GROUP = "sparseformats.kernels"
 _LIST = "sparseformats_kernels"  # by name: nothing imports the backends
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(NamedTuple):
     """A source, or one kernel of it, that could not be registered.
 
     Attributes
@@ -41,8 +40,7 @@ class Refusal:
     op: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(NamedTuple):
     """The records of one backend or entry point, or the refusal of the whole."""
 
     name: str

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from sparseformats.dispatch.query import Query
 
 __all__ = ["Run", "Trace", "is_tracing", "record_run", "tracing"]
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(NamedTuple):
     """One run of one kernel.
 
     Attributes

@@ -41,6 +41,13 @@ def test_broken_on_import(tmp_path):
     assert "OSError: no driver [backend-failed]" in " ".join(out.split())
 
 
+def test_unreadable_metadata_of_somebody_stops_nobody(tmp_path):
+    install(tmp_path, "acme", "1.5", entry_points="[sparseformats.kernels]\nnonsense\n")
+    out = python(SHOW, path=[tmp_path])
+    assert "entry points sparseformats.kernels" in out
+    assert "[backend-failed]" in out
+
+
 def test_wrong_kinds_of_offer(tmp_path):
     points = "[sparseformats.kernels]\na = acme:NUMBER\nb = acme:STRINGS\nc = acme:ONE\n"
     body = f"{RECORDS}\nNUMBER, STRINGS, ONE = 3, ['a'], RECORDS[0]"

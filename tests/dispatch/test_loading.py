@@ -1,8 +1,7 @@
 import sys
-import threading
 
 import pytest
-from dispatch_fakes import Q, costs, record
+from dispatch_fakes import Q, costs, race, record
 
 from sparseformats.dispatch import Reason, explain, find, generation, loading, register, select
 from sparseformats.errors import KernelLoadWarning, NoKernelError
@@ -68,24 +67,6 @@ def test_warnings_as_errors_do_not_load_again():
         select(Q)
     with pytest.raises(NoKernelError):
         select(Q)
-
-
-def race(count, call):
-    barrier, results = threading.Barrier(count), []
-
-    def work():
-        barrier.wait()
-        try:
-            results.append(call())
-        except Exception as error:  # noqa: BLE001 - the test looks at it
-            results.append(error)
-
-    threads = [threading.Thread(target=work) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return results
 
 
 def test_eight_threads_import_a_target_once(monkeypatch):

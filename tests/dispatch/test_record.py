@@ -112,4 +112,4 @@ def test_reason_text():
     reason = Reason("size", "needs N >= 16, has N = 3", "batch more")
     assert str(reason) == "needs N >= 16, has N = 3 [size]"
     assert reason.to_dict()["hint"] == "batch more"
-    assert hash(reason) == hash(replace(reason))
+    assert hash(reason) == hash(Reason(*reason))

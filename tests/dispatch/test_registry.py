@@ -1,5 +1,7 @@
+import time
+
 import pytest
-from dispatch_fakes import Q, python, record
+from dispatch_fakes import Q, python, race, record
 
 from sparseformats.dispatch import (
     REGISTRY,
@@ -8,10 +10,10 @@ from sparseformats.dispatch import (
     generation,
     kernels,
     records,
+    register,
     temporary,
     unregister,
 )
-from sparseformats.dispatch import register as register_kernel
 from sparseformats.dispatch.reason import Reason
 from sparseformats.dispatch.sources import Refusal, Source
 from sparseformats.errors import KernelLoadWarning
@@ -19,7 +21,7 @@ from sparseformats.errors import KernelLoadWarning
 
 def test_records_are_ordered_by_operation_and_name():
     for name, op in [("b", "matmul"), ("a", "sddmm"), ("a", "matmul")]:
-        register_kernel(record(name, op))
+        register(record(name, op))
     assert [(r.op, r.name) for r in records()] == [
         ("matmul", "a"), ("matmul", "b"), ("sddmm", "a"),
     ]  # fmt: skip
@@ -29,29 +31,29 @@ def test_records_are_ordered_by_operation_and_name():
 
 
 def test_duplicate_names_are_refused_with_both_targets():
-    register_kernel(record("a", target="first:kernel"))
+    register(record("a", target="first:kernel"))
     with pytest.raises(ValueError, match="kernel 'a' of 'matmul'") as caught:
-        register_kernel(record("a", target="second:kernel"))
+        register(record("a", target="second:kernel"))
     assert "first:kernel" in str(caught.value)
     assert "second:kernel" in str(caught.value)
     assert "{" not in str(caught.value)
     assert records("matmul")[0].target == "first:kernel"
-    register_kernel(record("a", "sddmm"))  # another operation is another kernel
+    register(record("a", "sddmm"))  # another operation is another kernel
 
 
 def test_only_records_can_be_registered():
     with pytest.raises(TypeError, match="expected a KernelRecord, got str"):
-        register_kernel("a")
+        register("a")
 
 
 def test_unregister():
     for op in ("matmul", "sddmm"):
-        register_kernel(record("a", op))
+        register(record("a", op))
     unregister("a", "sddmm")
     assert [r.op for r in records()] == ["matmul"]
     with pytest.raises(KeyError, match="no kernel 'a' of 'sddmm'"):
         unregister("a", "sddmm")
-    register_kernel(record("a", "sddmm"))
+    register(record("a", "sddmm"))
     unregister("a")
     assert records() == ()
     with pytest.raises(KeyError, match="no kernel 'a'"):
@@ -60,7 +62,7 @@ def test_unregister():
 
 def test_every_change_bumps_the_generation():
     seen = [generation()]
-    register_kernel(record("a"))
+    register(record("a"))
     seen.append(generation())
     with temporary(record("b")):
         seen.append(generation())
@@ -74,13 +76,13 @@ def test_every_change_bumps_the_generation():
 
 
 def test_temporary_restores_even_after_an_error():
-    register_kernel(record("a"))
+    register(record("a"))
     with pytest.raises(ValueError), temporary(record("b"), record("a")):
         pass  # pragma: no cover
     assert [r.name for r in records()] == ["a"]
     with temporary(record("c"), only=True):
         assert [r.name for r in records()] == ["c"]
-        register_kernel(record("d"))
+        register(record("d"))
     assert [r.name for r in records()] == ["a"]
 
 
@@ -155,10 +157,28 @@ def test_a_source_may_ask_about_kernels_while_it_is_read(monkeypatch):
     assert seen == ["a", "early"]
 
 
+def test_eight_threads_read_the_sources_into_one_complete_registry(monkeypatch):
+    refusal = Refusal("acme.gpu", Reason("backend-failed", "no driver"))
+    found = [Source("own", (record("a"), record("b"))), Source("acme.gpu", refusal=refusal)]
+
+    def slow():
+        time.sleep(0.05)
+        return found
+
+    sources(monkeypatch)
+    monkeypatch.setattr("sparseformats.dispatch.registry.own_sources", slow)
+    registry = Registry()
+    with pytest.warns(KernelLoadWarning) as caught:
+        seen = race(8, lambda: [r.name for r in registry.records()])
+    assert seen == [["a", "b"]] * 8
+    assert registry.refusals() == (refusal,)
+    assert len(caught) == 1
+
+
 def test_refusals_show_in_explanations_and_lists():
     refusal = Refusal("acme.gpu", Reason("backend-failed", "no driver", "reinstall"))
     REGISTRY._refusals.append(refusal)  # of the test's own, temporary, registry
-    register_kernel(record("a"))
+    register(record("a"))
     explanation = explain(Q)
     assert explanation.row("acme.gpu").status == "refused"
     assert "no driver [backend-failed]" in str(explanation)
@@ -180,7 +200,7 @@ def test_own_backends_in_a_new_process():
     )
     assert "chosen: fake-backend-kernel (cost model)" in out
     assert "sfake_broken" in out
-    assert "OSError: libfake.so.1" in out
+    assert "OSError: libfake.so.1" in " ".join(out.split())
     assert "warned ['KernelLoadWarning']" in out
 
 

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 from sparseformats.dispatch import KernelRecord, Query
@@ -39,3 +40,22 @@ def python(code, *, path=(), **environment):
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
+
+
+def race(count, call):
+    """What as many threads get from a call that they make at the same time."""
+    barrier, results = threading.Barrier(count), []
+
+    def work():
+        barrier.wait()
+        try:
+            results.append(call())
+        except Exception as error:  # noqa: BLE001 - the test looks at it
+            results.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
