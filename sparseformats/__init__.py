@@ -1,100 +1,113 @@
 """Sparse matrices in six formats, converted without loss and multiplied by one call.
 
-Formats are imported at once; everything that needs more than NumPy is imported when first used.
+Every public name is listed here and loaded when it is first used, so that importing the package
+costs next to nothing and never loads an array library that the caller does not use.
 """
 
 from typing import TYPE_CHECKING, Any
 
-from sparseformats.errors import (
-    DeviceMismatchError,
-    InvalidTensorError,
-    KernelLoadWarning,
-    LossyConversionError,
-    NoKernelError,
-    PatternError,
-    Problem,
-    SparseFormatsError,
-)
-from sparseformats.formats import BSR, COO, CSC, CSR, NM, BlockedELL, SparseMatrix, Transposed
-
 if TYPE_CHECKING:
-    from sparseformats import io as io
-    from sparseformats import testing as testing
+    from sparseformats import io as io, reference as reference, testing as testing
     from sparseformats.convert import (
-        asformat,
-        explain_conversion,
-        from_cupy,
-        from_dense,
-        from_scipy,
-        from_torch,
-        same,
+        asformat as asformat,
+        explain_conversion as explain_conversion,
+        from_cupy as from_cupy,
+        from_dense as from_dense,
+        from_scipy as from_scipy,
+        from_torch as from_torch,
     )
-    from sparseformats.dispatch import kernels, tracing, use_kernel
-    from sparseformats.ops import explain, matmul, validate
-
-__all__ = [
-    "BSR",
-    "COO",
-    "CSC",
-    "CSR",
-    "NM",
-    "BlockedELL",
-    "DeviceMismatchError",
-    "InvalidTensorError",
-    "KernelLoadWarning",
-    "LossyConversionError",
-    "NoKernelError",
-    "PatternError",
-    "Problem",
-    "SparseFormatsError",
-    "SparseMatrix",
-    "Transposed",
-    "asformat",
-    "explain",
-    "explain_conversion",
-    "from_cupy",
-    "from_dense",
-    "from_scipy",
-    "from_torch",
-    "kernels",
-    "matmul",
-    "same",
-    "tracing",
-    "use_kernel",
-    "validate",
-]
+    from sparseformats.convert.same import same as same
+    from sparseformats.dispatch import (
+        kernels as kernels,
+        tracing as tracing,
+        use_kernel as use_kernel,
+    )
+    from sparseformats.errors import (
+        DeviceMismatchError as DeviceMismatchError,
+        InvalidTensorError as InvalidTensorError,
+        KernelLoadWarning as KernelLoadWarning,
+        LossyConversionError as LossyConversionError,
+        NoKernelError as NoKernelError,
+        PatternError as PatternError,
+        Problem as Problem,
+        SparseFormatsError as SparseFormatsError,
+    )
+    from sparseformats.formats import (
+        BSR as BSR,
+        COO as COO,
+        CSC as CSC,
+        CSR as CSR,
+        NM as NM,
+        BlockedELL as BlockedELL,
+        SparseMatrix as SparseMatrix,
+        Transposed as Transposed,
+    )
+    from sparseformats.ops import (
+        explain as explain,
+        matmul as matmul,
+        validate as validate,
+    )
 
 __version__ = "0.1.0"
 
-_LATER = {
-    "asformat": "sparseformats.convert",
-    "explain": "sparseformats.ops",
-    "explain_conversion": "sparseformats.convert",
-    "from_cupy": "sparseformats.convert",
-    "from_dense": "sparseformats.convert",
-    "from_scipy": "sparseformats.convert",
-    "from_torch": "sparseformats.convert",
-    "kernels": "sparseformats.dispatch",
-    "matmul": "sparseformats.ops",
-    "same": "sparseformats.convert",
-    "tracing": "sparseformats.dispatch",
-    "use_kernel": "sparseformats.dispatch",
-    "validate": "sparseformats.ops",
+_HOMES = {
+    "formats": (
+        "BSR",
+        "COO",
+        "CSC",
+        "CSR",
+        "NM",
+        "BlockedELL",
+        "SparseMatrix",
+        "Transposed",
+    ),
+    "convert": (
+        "asformat",
+        "explain_conversion",
+        "from_cupy",
+        "from_dense",
+        "from_scipy",
+        "from_torch",
+        "same",
+    ),
+    "ops": (
+        "explain",
+        "matmul",
+        "validate",
+    ),
+    "dispatch": (
+        "kernels",
+        "tracing",
+        "use_kernel",
+    ),
+    "errors": (
+        "DeviceMismatchError",
+        "InvalidTensorError",
+        "KernelLoadWarning",
+        "LossyConversionError",
+        "NoKernelError",
+        "PatternError",
+        "Problem",
+        "SparseFormatsError",
+    ),
 }
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
 _MODULES = ("io", "reference", "testing")
+
+__all__ = [*_HOME, *_MODULES]  # noqa: PLE0604 - names, computed from the table above
 
 
 def __getattr__(name: str) -> Any:
-    import importlib
+    from importlib import import_module
 
     if name in _MODULES:
-        return importlib.import_module(f"sparseformats.{name}")
-    if name not in _LATER:
+        return import_module(f"sparseformats.{name}")
+    if name not in _HOME:
         raise AttributeError(f"module 'sparseformats' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_LATER[name]), name)
+    value = getattr(import_module(f"sparseformats.{_HOME[name]}"), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_MODULES})
+    return sorted({*globals(), *__all__})

@@ -11,6 +11,7 @@ subnormals to zero must not make them vanish.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -27,6 +28,11 @@ Array = Any
 Shape = int | tuple[int, ...]
 
 _LOW = 0xFFFFFFFF
+
+
+@functools.cache
+def _numpy_name(dtype: Any) -> str:
+    return str(np.dtype(dtype).name)  # the name is put together anew each time it is asked for
 
 
 class ArrayLibrary:
@@ -52,7 +58,7 @@ class ArrayLibrary:
 
     def dtype_name(self, x: Array) -> str:
         """Name of an array's dtype or of a dtype object."""
-        return str(np.dtype(getattr(x, "dtype", x)).name)
+        return _numpy_name(getattr(x, "dtype", x))
 
     def dtype(self, name: str) -> Any:
         if name == "bfloat16":
@@ -92,11 +98,30 @@ class ArrayLibrary:
         """C-contiguous copy that shares nothing with `x`."""
         return self._np.array(x, order="C", copy=True)
 
+    def compact(self, x: Array) -> Array:
+        """`x`, or a copy where pickling `x` would drag a larger array along."""
+        return x
+
     def contiguous(self, x: Array) -> Array:
         return self._np.ascontiguousarray(x).reshape(x.shape)
 
     def is_contiguous(self, x: Array) -> bool:
         return bool(x.flags.c_contiguous)
+
+    def strides(self, x: Array) -> tuple[int, ...]:
+        """Bytes between neighbours along each axis."""
+        return tuple(x.strides)
+
+    def address(self, x: Array) -> int:
+        """Where the first element lies in its device's memory."""
+        return int(x.__array_interface__["data"][0])
+
+    def is_writeable(self, x: Array) -> bool:
+        return bool(x.flags.writeable)
+
+    def capability(self, device: str) -> tuple[int, int] | None:
+        """Compute capability of a CUDA device, None elsewhere."""
+        return None
 
     def readonly(self, x: Array) -> Array:
         """Read-only view where the library has such a thing, else `x`."""
@@ -145,10 +170,9 @@ class ArrayLibrary:
         if kind(name) == "c":
             return self.nonzero_mask(x.real) | self.nonzero_mask(x.imag)
         bits = self.bits(x)
-        if kind(name) != "f":
-            return bits != 0
-        minus_zero = -(2 ** (8 * itemsize(name) - 1))
-        return (bits != 0) & (bits != minus_zero)
+        if kind(name) == "f":
+            bits = bits & (2 ** (8 * itemsize(name) - 1) - 1)  # without the sign
+        return bits != 0
 
     def equal_bits(self, a: Array, b: Array) -> bool:
         """Whether dtype, shape and every bit agree."""
@@ -166,6 +190,10 @@ class ArrayLibrary:
     def put(self, out: Array, index: Array, values: Any) -> None:
         """Write `values` at flat C-order positions of the contiguous array `out`."""
         out.reshape(-1)[index] = values
+
+    def put_rows(self, out: Array, index: Array, rows: Array) -> None:
+        """Write `rows` at positions `index` of the first axis of `out`."""
+        out[index] = rows
 
     def scatter(self, shape: Shape, index: Array, values: Array) -> Array:
         """New zero-filled array with `values` at the flat positions `index`."""
@@ -331,7 +359,10 @@ class NumPyLibrary(ArrayLibrary):
         return x
 
     def take(self, x: Array, index: Array, axis: int = 0) -> Array:
-        return x.take(index, axis=axis)
+        if x.flags.c_contiguous:
+            return x.take(index, axis=axis)
+        # ndarray.take would first copy all of a strided or broadcast array.
+        return np.ascontiguousarray(x[(slice(None),) * axis + (index,)])
 
     def lexsort(self, primary: Array, secondary: Array) -> Array:
         return np.lexsort((secondary, primary)).astype(np.int64, copy=False)
@@ -395,6 +426,16 @@ class CuPyLibrary(ArrayLibrary):
     def to_device(self, x: Array, device: str) -> Array:
         with self._on(device):
             return self._np.asarray(x)
+
+    def address(self, x: Array) -> int:
+        return int(x.data.ptr)
+
+    def is_writeable(self, x: Array) -> bool:
+        return True
+
+    def capability(self, device: str) -> tuple[int, int] | None:
+        digits = self._on(device).compute_capability
+        return int(digits[:-1]), int(digits[-1])
 
     def repeat(self, x: Array, counts: Array | int, total: int | None = None) -> Array:
         if isinstance(counts, int):
@@ -462,11 +503,31 @@ class TorchLibrary(ArrayLibrary):
     def copy(self, x: Array) -> Array:
         return x.detach().clone(memory_format=self._np.contiguous_format)
 
+    def compact(self, x: Array) -> Array:
+        size = x.numel() * x.element_size()
+        return x if x.untyped_storage().nbytes() <= size else self.copy(x)
+
     def contiguous(self, x: Array) -> Array:
         return x.contiguous()
 
     def is_contiguous(self, x: Array) -> bool:
         return bool(x.is_contiguous())
+
+    def strides(self, x: Array) -> tuple[int, ...]:
+        size = x.element_size()
+        return tuple(step * size for step in x.stride())
+
+    def address(self, x: Array) -> int:
+        return int(x.data_ptr())
+
+    def is_writeable(self, x: Array) -> bool:
+        return True
+
+    def capability(self, device: str) -> tuple[int, int] | None:
+        if not device.startswith("cuda"):
+            return None
+        major, minor = self._np.cuda.get_device_capability(device)
+        return int(major), int(minor)
 
     def empty(self, shape: Shape, dtype_name: str, device: str | None = None) -> Array:
         return self._np.empty(shape, dtype=self.dtype(dtype_name), device=device)
@@ -531,6 +592,9 @@ class TorchLibrary(ArrayLibrary):
             values = self._movable(values)
         self._movable(out).view(-1)[index] = values
 
+    def put_rows(self, out: Array, index: Array, rows: Array) -> None:
+        self._movable(out).index_copy_(0, index, self._movable(rows))
+
     def flatnonzero(self, mask: Array) -> Array:
         return self._np.nonzero(mask.reshape(-1)).reshape(-1)
 
@@ -576,6 +640,7 @@ _KNOWN: dict[str, tuple[str, type[ArrayLibrary]]] = {
     "cupy": ("cupy", CuPyLibrary),
 }
 _LOADED: dict[str, ArrayLibrary] = {"numpy": NumPyLibrary(np)}
+_BY_TYPE: dict[type, ArrayLibrary] = {}
 
 
 def register(name: str, module: str, cls: type[ArrayLibrary]) -> None:
@@ -612,7 +677,13 @@ def library(name: str) -> ArrayLibrary:
 
 
 def _find(x: object) -> ArrayLibrary | None:
-    return next((lib for lib in _already_loaded() if lib.owns(x)), None)
+    # Whether a library owns an array depends on its type alone, and each call asks many times.
+    found = _BY_TYPE.get(type(x))
+    if found is None:
+        found = next((lib for lib in _already_loaded() if lib.owns(x)), None)
+        if found is not None:
+            _BY_TYPE[type(x)] = found
+    return found
 
 
 def is_array(x: object) -> bool:

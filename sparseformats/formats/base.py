@@ -23,7 +23,8 @@ ALL: Final = "all"
 def assign(self: SparseMatrix, fields: Mapping[str, Any]) -> None:
     """Set every field of a frozen instance once; NumPy buffers become read-only views."""
     lib = None
-    for name in type(self).__slots__:
+    names: tuple[str, ...] = type(self).__slots__
+    for name in names:
         if name == "__weakref__":
             continue
         value = fields.get(name)
@@ -34,7 +35,14 @@ def assign(self: SparseMatrix, fields: Mapping[str, Any]) -> None:
         object.__setattr__(self, name, value)
 
 
-def _restore(cls: type[SparseMatrix], buffers: dict[str, Array], static: dict[str, Any]) -> Any:
+def _restore(
+    cls: type[SparseMatrix],
+    buffers: dict[str, Array],
+    static: dict[str, Any],
+    moved: Mapping[str, str],
+) -> Any:
+    for name, dtype_name in moved.items():
+        buffers[name] = _arrays.of(buffers[name]).from_bits(buffers[name], dtype_name)
     return cls.from_parts(buffers, static)
 
 
@@ -51,17 +59,23 @@ class SparseMatrix:
     if TYPE_CHECKING:
 
         @property
-        def data(self) -> Array: ...
+        def data(self) -> Array: ...  # noqa: D102
         @property
-        def shape(self) -> tuple[int, int]: ...
+        def shape(self) -> tuple[int, int]: ...  # noqa: D102
         @property
-        def nnz(self) -> int: ...
+        def nnz(self) -> int: ...  # noqa: D102
         @property
-        def T(self) -> SparseMatrix: ...  # noqa: N802
-        def buffers(self) -> dict[str, Array]: ...
-        def static(self) -> dict[str, Any]: ...
+        def T(self) -> SparseMatrix: ...  # noqa: D102, N802
+        def buffers(self) -> dict[str, Array]: ...  # noqa: D102
+        def static(self) -> dict[str, Any]: ...  # noqa: D102
         def _problems(self) -> list[Problem]: ...
         def _repr_nnz(self) -> int | None: ...
+
+    def __init__(self) -> None:
+        raise TypeError(
+            "SparseMatrix is what all formats have in common; make a COO, CSR, CSC, BSR, "
+            "BlockedELL or NM"
+        )
 
     # Making.
 
@@ -85,7 +99,13 @@ class SparseMatrix:
         return self.from_parts(copies, self.static())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (type(self), self.buffers(), self.static())
+        lib = self.lib
+        buffers = {name: lib.compact(x) for name, x in self.buffers().items()}
+        names = {name: lib.dtype_name(x) for name, x in buffers.items()}
+        # torch pickles fp8 storages but cannot load them, so their bits travel.
+        moved = {name: dtype for name, dtype in names.items() if dtype.startswith("float8")}
+        buffers |= {name: lib.bits(buffers[name]) for name in moved}
+        return _restore, (type(self), buffers, self.static(), moved)
 
     # Facts.
 
@@ -141,7 +161,7 @@ class SparseMatrix:
 
     @property
     def device(self) -> str:
-        """Where the buffers live: ``"cpu"``, ``"cuda:0"``, …"""
+        """Where the buffers live, for example ``"cpu"`` or ``"cuda:0"``."""
         return self.lib.device(self.data)
 
     @property
@@ -156,7 +176,9 @@ class SparseMatrix:
             parts.append(f"blocksize={self.blocksize}")
         if nnz is not None:
             parts.append(f"nnz={nnz}")
-        name = type(self).__name__ if self.family != "n:m" else f"NM {self.format}"
+        name = type(self).__name__
+        if self.family in ("n:m", "transposed"):
+            name += f" {self.format}"
         return f"<{name} {', '.join(parts)}, {self.library} on {self.device}>"
 
     # Checking.
@@ -288,11 +310,14 @@ class SparseMatrix:
 
         if kind(self.dtype_name) != "c":
             return self
-        buffers = self.buffers()
-        buffers["data"] = self.lib.native(buffers["data"].conj())
+        buffers = {**self.buffers(), "data": self._conj_data()}
         if "side_data" in buffers:
-            buffers["side_data"] = self.lib.native(buffers["side_data"].conj())
+            lib = self.lib
+            buffers["side_data"] = lib.native(lib.xp.conj(buffers["side_data"]))
         return self.from_parts(buffers, self.static())
+
+    def _conj_data(self) -> Array:
+        return self.lib.native(self.lib.xp.conj(self.data))
 
     # Upwards: products.
 
@@ -334,9 +359,11 @@ class SparseMatrix:
     def __iter__(self) -> Any:
         self._refuse("iteration", ".to('coo') and its row, col and data")
 
+    def __contains__(self, value: object) -> bool:
+        self._refuse("`in`", ".to('coo').data")
+
     def __eq__(self, other: object) -> bool:
         self._refuse("==", "sparseformats.same(A, B)")
 
     def __ne__(self, other: object) -> bool:
         self._refuse("!=", "sparseformats.same(A, B)")
-

@@ -103,15 +103,13 @@ class BlockedELL(SparseMatrix):
         )
         draft = BlockedELL.trusted(data=values, shape=size, **index)
         problems = _block_problems(draft)
-        if check:
-            problems = problems or _structure(draft)
-        if problems:
-            raise InvalidTensorError("BlockedELL", problems)
-        if check:
+        if check and not problems:
+            problems = _structure(draft)
+        if check and not problems:
             draft = _without_leftovers(draft)
             problems = _padding(draft)
-            if problems:
-                raise InvalidTensorError("BlockedELL", problems)
+        if problems:
+            raise InvalidTensorError("BlockedELL", problems)
         inside = None if isinstance(stored, str) else _inside(draft)
         zeros = slots.requested(lib, "BlockedELL", stored, draft.data, inside)
         fields = _canonical(draft, zeros, check)
@@ -211,21 +209,15 @@ class BlockedELL(SparseMatrix):
 
     def _problems(self) -> list[Problem]:
         problems = _block_problems(self) or _structure(self)
-        if problems:
+        if not checks.only_range(problems):
             return problems
-        lib, col = self.lib, self.col_indices
-        before, after = col[:, :-1], col[:, 1:]
-        problems = checks.violations(
-            lib,
-            (after >= 0) & ((before < 0) | (before >= after)),
-            after,
-            "sorted",
-            lambda p: f"col_indices[{p // (self.width - 1)}, {p % (self.width - 1) + 1}]",
-            lambda v: f"block columns must ascend with empty slots last, got {v}",
-        )
+        in_range = not problems
+        problems += _order_problems(self)
+        if not in_range:
+            return problems
         problems += _padding(self)
         if self.zeros is not None and not isinstance(self.zeros, str):
-            problems += checks.zeros_mark(lib, self.zeros, self.data, _inside(self))
+            problems += checks.zeros_mark(self.lib, self.zeros, self.data, _inside(self))
         return problems
 
 
@@ -257,25 +249,26 @@ def _block_problems(a: BlockedELL) -> list[Problem]:
 def _structure(a: BlockedELL) -> list[Problem]:
     lib, (m, n), (b, _) = a.lib, a.shape, a.blocksize
     problems = checks.same_placement(lib, a.buffers())
+    if problems:
+        return problems
     rows = -(-m // b)
     slots_found = tuple(int(s) for s in a.col_indices.shape)
     width = slots_found[1]
-    problems += checks.lengths(
+    problems = checks.lengths(
         {
             "col_indices": ((rows, width), slots_found),
             "data": ((rows, width, b, b), tuple(int(s) for s in a.data.shape)),
         }
     )
-    if problems:
-        return problems
-    return checks.index_range(
+    return problems + checks.index_range(
         lib, "col_indices", a.col_indices, -(-n // b), "block column", lowest=-1
     )
 
 
 def _padding(a: BlockedELL) -> list[Problem]:
     row, col, data = _blocks(a)
-    return slots.padding_problems(a.lib, data, row, col, a.shape)
+    lead = (int(a.data.shape[0]), int(a.data.shape[1]))
+    return slots.padding_problems(a.lib, data, row, col, a.shape, lead)
 
 
 def _without_leftovers(a: BlockedELL) -> BlockedELL:
@@ -286,7 +279,9 @@ def _without_leftovers(a: BlockedELL) -> BlockedELL:
         return a
     rows, width = (int(s) for s in a.col_indices.shape)
     data = lib.xp.reshape(a.data, (rows * width, *a.blocksize))
-    if not lib.any(lib.nonzero_mask(lib.take(data, empty))):
+    step = max(1, slots.CHUNK // (a.blocksize[0] * a.blocksize[1]))
+    parts = (empty[i : i + step] for i in range(0, int(empty.shape[0]), step))
+    if not any(lib.any(lib.nonzero_mask(lib.take(data, part))) for part in parts):
         return a
     filled = lib.flatnonzero(a.col_indices >= 0)
     size = a.blocksize[0] * a.blocksize[1]
@@ -297,9 +292,26 @@ def _without_leftovers(a: BlockedELL) -> BlockedELL:
     return BlockedELL.trusted(data=cleared, col_indices=a.col_indices, shape=a.shape)
 
 
-def _is_sorted(a: BlockedELL) -> bool:
+def _out_of_order(a: BlockedELL) -> Array:
+    """Mask over slots 1, 2, … of each row: neither above the slot before nor empty."""
     before, after = a.col_indices[:, :-1], a.col_indices[:, 1:]
-    return not a.lib.any((after >= 0) & ((before < 0) | (before >= after)))
+    return (after >= 0) & ((before < 0) | (before >= after))
+
+
+def _order_problems(a: BlockedELL) -> list[Problem]:
+    later = max(1, a.width - 1)
+    return checks.violations(
+        a.lib,
+        _out_of_order(a),
+        a.col_indices[:, 1:],
+        "sorted",
+        lambda p: f"col_indices[{p // later}, {p % later + 1}]",
+        lambda v: f"block columns must ascend with empty slots last, got {v}",
+    )
+
+
+def _is_sorted(a: BlockedELL) -> bool:
+    return not a.lib.any(_out_of_order(a))
 
 
 def _canonical(a: BlockedELL, stored: Array | str | None, check: bool) -> dict[str, Any]:

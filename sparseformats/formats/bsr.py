@@ -106,11 +106,11 @@ class BSR(SparseMatrix):
             copy=copy,
         )
         draft = BSR.trusted(data=values, shape=size, **index)
-        _check_block(draft, blocksize)
-        if check:
-            problems = _structure(draft) or _padding(draft)
-            if problems:
-                raise InvalidTensorError("BSR", problems)
+        problems = _size_problems(draft) or _asked_problems(draft, blocksize)
+        if check and not _size_problems(draft):
+            problems += _structure(draft) or _padding(draft)
+        if problems:
+            raise InvalidTensorError("BSR", problems)
         inside = None
         if not isinstance(stored, str) or (check and not _is_sorted(draft)):
             inside = _inside(draft)
@@ -175,24 +175,33 @@ class BSR(SparseMatrix):
         return self._nnz
 
     def _problems(self) -> list[Problem]:
-        problems = _structure(self)
-        if problems:
+        problems = _size_problems(self) or _structure(self)
+        if not checks.only_range(problems):
             return problems
-        problems = checks.ascending(self.lib, self.indptr, self.indices, "block column")
+        in_range = not problems
+        problems += checks.ascending(self.lib, self.indptr, self.indices, "block column")
+        if not in_range:
+            return problems
         problems += _padding(self)
         if self.zeros is not None and not isinstance(self.zeros, str):
             problems += checks.zeros_mark(self.lib, self.zeros, self.data, _inside(self))
         return problems
 
 
-def _check_block(a: BSR, blocksize: Any) -> None:
+def _size_problems(a: BSR) -> list[Problem]:
     r, c = a.blocksize
-    if min(r, c) < 1:
-        text = f"blocks must have at least one row and column, got {(r, c)}"
-        raise InvalidTensorError("BSR", [Problem("blocksize", "data", (r, c), text)])
-    if blocksize is not None and as_blocksize(blocksize) != (r, c):
-        text = f"blocksize={blocksize} was asked for, the data's blocks are {(r, c)}"
-        raise InvalidTensorError("BSR", [Problem("blocksize", "data", (r, c), text)])
+    if min(r, c) > 0:
+        return []
+    text = f"blocks must have at least one row and column, got {(r, c)}"
+    return [Problem("blocksize", "data", (r, c), text)]
+
+
+def _asked_problems(a: BSR, blocksize: Any) -> list[Problem]:
+    r, c = a.blocksize
+    if blocksize is None or as_blocksize(blocksize) == (r, c):
+        return []
+    text = f"blocksize={blocksize} was asked for, the data's blocks are {(r, c)}"
+    return [Problem("blocksize", "data", (r, c), text)]
 
 
 def _block_rows(a: BSR) -> Array:
@@ -210,11 +219,11 @@ def _is_sorted(a: BSR) -> bool:
 def _structure(a: BSR) -> list[Problem]:
     lib = a.lib
     problems = checks.same_placement(lib, a.buffers())
-    problems += checks.lengths({"indices": ((a.nnzb,), tuple(a.indices.shape))})
     if problems:
         return problems
+    problems = checks.lengths({"indices": ((a.nnzb,), tuple(a.indices.shape))})
     (m, n), (r, c) = a.shape, a.blocksize
-    return checks.compressed_structure(
+    return problems + checks.compressed_structure(
         lib, a.indptr, a.indices, major=-(-m // r), minor=-(-n // c), what="block column"
     )
 

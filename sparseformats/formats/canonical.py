@@ -54,6 +54,8 @@ def _strictly_ascending(lib: ArrayLibrary, major: Array, minor: Array) -> bool:
 def _groups(lib: ArrayLibrary, *keys: Array) -> tuple[Array, Array] | None:
     """Starts and lengths of runs of equal keys; None where every key stands alone."""
     count = int(keys[0].shape[0])
+    if count < 2:
+        return None
     fresh = keys[0][1:] != keys[0][:-1]
     for key in keys[1:]:
         fresh = fresh | (key[1:] != key[:-1])
@@ -125,7 +127,7 @@ def canonical_blocks(
     size = int(data.shape[1]) * int(data.shape[2])
     target = lib.repeat(lib.arange(int(starts.shape[0]), device=lib.device(row)), counts)
     slot = lib.flatnonzero(mask)
-    values = lib.take(data.reshape(-1), slot)
+    values = lib.take(lib.xp.reshape(data, (-1,)), slot)
     key = lib.take(target, slot // size) * size + slot % size
     order = lib.argsort(key)
     values, key = lib.take(values, order), lib.take(key, order)

@@ -7,6 +7,7 @@ a broken pointer array is reported as such and not as an index error from inside
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from sparseformats._arrays import Array, ArrayLibrary
 from sparseformats._dtypes import INT32_MAX
@@ -18,6 +19,7 @@ __all__ = [
     "compressed_structure",
     "index_range",
     "lengths",
+    "only_range",
     "same_placement",
     "violations",
     "zeros_mark",
@@ -32,23 +34,40 @@ def violations(
     values: Array,
     rule: str,
     place: Callable[[int], str],
-    message: Callable[[object], str],
+    message: Callable[[Any], str],
+    shown: Callable[[Any], object] = lambda v: v,
 ) -> list[Problem]:
-    """Problems for the true elements of `bad`, with the elements of `values` found there."""
+    """Problems for the true elements of `bad`, with the elements of `values` found there.
+
+    Parameters
+    ----------
+    bad, values : arrays of one shape
+    rule : str
+    place : callable
+        Words for a flat position.
+    message : callable
+        Text for a value, after `shown`.
+    shown : callable
+        What to report for an element of `values`.
+    """
     where = lib.flatnonzero(bad)
     count = int(where.shape[0])
     if not count:
         return []
-    shown = where[:PLACES]
-    found = lib.to_numpy(lib.take(values.reshape(-1), shown)).tolist()
-    places = lib.to_numpy(shown).tolist()
-    problems = [
-        Problem(rule, place(p), v, message(v)) for p, v in zip(places, found, strict=True)
-    ]
+    some = where[:PLACES]
+    at = lib.take(lib.xp.reshape(values, (-1,)), some)
+    found = [shown(v) for v in lib.to_numpy(at).tolist()]
+    places = lib.to_numpy(some).tolist()
+    problems = [Problem(rule, place(p), v, message(v)) for p, v in zip(places, found, strict=True)]
     if count > PLACES:
         rest = count - PLACES
         problems.append(Problem(rule, "more places", rest, f"and {rest} more places like these"))
     return problems
+
+
+def only_range(problems: list[Problem]) -> bool:
+    """Whether rules that walk the rows may run: nothing but single indices is out of order."""
+    return all(p.rule == "index-range" for p in problems)
 
 
 def lengths(expected: dict[str, tuple[tuple[int, ...], tuple[int, ...]]]) -> list[Problem]:
@@ -98,10 +117,10 @@ def compressed_structure(
     lib: ArrayLibrary, indptr: Array, indices: Array, *, major: int, minor: int, what: str
 ) -> list[Problem]:
     """Rules of a pointer array and the indices it cuts into rows (or columns, or block rows)."""
-    found = tuple(indptr.shape)
-    problems = lengths({"indptr": ((major + 1,), found)})
+    in_range = index_range(lib, "indices", indices, minor, what)
+    problems = lengths({"indptr": ((major + 1,), tuple(indptr.shape))})
     if problems:
-        return problems
+        return problems + in_range
     count = int(indices.shape[0])
     first, last = int(lib.item(indptr[:1])), int(lib.item(indptr[-1:]))
     if first != 0:
@@ -117,12 +136,10 @@ def compressed_structure(
         lambda p: f"indptr[{p + 1}]",
         lambda v: f"must not be smaller than the pointer before it, got {v}",
     )
-    return problems + index_range(lib, "indices", indices, minor, what)
+    return problems + in_range
 
 
-def ascending(
-    lib: ArrayLibrary, indptr: Array, indices: Array, what: str
-) -> list[Problem]:
+def ascending(lib: ArrayLibrary, indptr: Array, indices: Array, what: str) -> list[Problem]:
     """Indices strictly ascending within each row, given a sound structure."""
     bad = not_ascending(lib, indptr, indices)
     if bad is None:
@@ -174,7 +191,7 @@ def zeros_mark(
             lambda p: f"zeros[{p + 1}]",
             lambda v: f"slots must be strictly ascending, got {v}",
         )
-    at = lib.take(lib.contiguous(data).reshape(-1), zeros)
+    at = lib.take(lib.xp.reshape(data, (-1,)), zeros)
     problems += violations(
         lib,
         lib.nonzero_mask(at),
@@ -186,7 +203,7 @@ def zeros_mark(
     if allowed is not None:
         problems += violations(
             lib,
-            ~lib.take(allowed.reshape(-1), zeros),
+            ~lib.take(lib.xp.reshape(allowed, (-1,)), zeros),
             zeros,
             "zeros-slot",
             lambda p: f"zeros[{p}]",

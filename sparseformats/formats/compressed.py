@@ -55,9 +55,9 @@ def compressed_fields(
 def compressed_problems(a: CSR | CSC) -> list[Problem]:
     """Every broken rule of a CSR or CSC."""
     problems = _structure(a)
-    if problems:
-        return problems
-    return checks.ascending(a.lib, a.indptr, a.indices, _minor_name(a))
+    if checks.only_range(problems):
+        problems += checks.ascending(a.lib, a.indptr, a.indices, _minor_name(a))
+    return problems
 
 
 def _minor_name(a: CSR | CSC) -> str:
@@ -67,10 +67,10 @@ def _minor_name(a: CSR | CSC) -> str:
 def _structure(a: CSR | CSC) -> list[Problem]:
     lib = a.lib
     problems = checks.same_placement(lib, a.buffers())
-    problems += checks.lengths({"indices": (tuple(a.data.shape), tuple(a.indices.shape))})
     if problems:
         return problems
+    problems = checks.lengths({"indices": (tuple(a.data.shape), tuple(a.indices.shape))})
     major, minor = a.shape if a.family == "csr" else a.shape[::-1]
-    return checks.compressed_structure(
+    return problems + checks.compressed_structure(
         lib, a.indptr, a.indices, major=major, minor=minor, what=_minor_name(a)
     )

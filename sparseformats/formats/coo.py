@@ -80,7 +80,12 @@ class COO(SparseMatrix):
         size = as_shape(shape)
         width = index_name(index_dtype)
         lib, values, index = prepare(
-            "COO", data, {"row": row, "col": col}, ndim=1, index_ndim={"row": 1, "col": 1}, copy=copy
+            "COO",
+            data,
+            {"row": row, "col": col},
+            ndim=1,
+            index_ndim={"row": 1, "col": 1},
+            copy=copy,
         )
         row, col = index["row"], index["col"]
         if check:
@@ -128,11 +133,11 @@ class COO(SparseMatrix):
 
     def _problems(self) -> list[Problem]:
         problems = _structure(self)
-        if problems:
+        if not checks.only_range(problems):
             return problems
         row, col, lib = self.row, self.col, self.lib
         later = (row[1:] > row[:-1]) | ((row[1:] == row[:-1]) & (col[1:] > col[:-1]))
-        return checks.violations(
+        return problems + checks.violations(
             lib,
             ~later,
             col[1:],
@@ -145,13 +150,12 @@ class COO(SparseMatrix):
 def _structure(a: COO) -> list[Problem]:
     lib = a.lib
     problems = checks.same_placement(lib, a.buffers())
-    count = tuple(a.data.shape)
-    problems += checks.lengths(
-        {"row": (count, tuple(a.row.shape)), "col": (count, tuple(a.col.shape))}
-    )
     if problems:
         return problems
-    m, n = a.shape
-    return checks.index_range(lib, "row", a.row, m, "row") + checks.index_range(
-        lib, "col", a.col, n, "column"
+    count = tuple(a.data.shape)
+    problems = checks.lengths(
+        {"row": (count, tuple(a.row.shape)), "col": (count, tuple(a.col.shape))}
     )
+    m, n = a.shape
+    problems += checks.index_range(lib, "row", a.row, m, "row")
+    return problems + checks.index_range(lib, "col", a.col, n, "column")

@@ -12,6 +12,7 @@ from sparseformats import _arrays
 from sparseformats._arrays import Array, ArrayLibrary
 from sparseformats._dtypes import INT32_MAX, VALUE_DTYPES
 from sparseformats.errors import DeviceMismatchError, InvalidTensorError, Problem
+from sparseformats.formats.checks import violations
 
 __all__ = ["Inputs", "as_blocksize", "as_shape", "index_name", "narrowed", "prepare"]
 
@@ -24,7 +25,7 @@ class Inputs(NamedTuple):
 
     lib: ArrayLibrary
     data: Array
-    index: dict[str, Array]
+    positions: dict[str, Array]
 
 
 def as_shape(shape: Any) -> tuple[int, int]:
@@ -54,8 +55,9 @@ def index_name(index_dtype: Any) -> str | None:
     if index_dtype is None:
         return None
     if not isinstance(index_dtype, str):
-        text = str(index_dtype)
-        name = text[6:] if text.startswith("torch.") else np.dtype(index_dtype).name
+        # torch and array-api-strict spell a dtype "library.name".
+        text = str(index_dtype).rpartition(".")[2]
+        name = text if text in ("int32", "int64") else np.dtype(index_dtype).name
     else:
         name = index_dtype
     if name not in ("int32", "int64"):
@@ -90,13 +92,15 @@ def _library(what: str, arrays: Mapping[str, Any]) -> ArrayLibrary:
                 f"{what}: {name} must be a NumPy, torch or CuPy array or a list, "
                 f"got {type(x).__name__}"
             )
+        layout = str(getattr(x, "layout", "torch.strided"))
+        if layout != "torch.strided":
+            raise TypeError(
+                f"{what}: {name} is a sparse tensor ({layout}); use sparseformats.from_torch"
+            )
     return _arrays.of(*given) if given else _arrays.library("numpy")
 
 
 def _value_array(lib: ArrayLibrary, what: str, x: Any, device: str | None) -> Array:
-    layout = str(getattr(x, "layout", "torch.strided"))
-    if layout != "torch.strided":
-        raise TypeError(f"{what}: got a sparse tensor ({layout}); use sparseformats.from_torch")
     if lib.owns(x) and lib.requires_grad(x):
         raise NotImplementedError(
             f"{what}: gradients through a sparse matrix's values are not supported yet; "
@@ -112,25 +116,35 @@ def _value_array(lib: ArrayLibrary, what: str, x: Any, device: str | None) -> Ar
     return lib.native(array)
 
 
-def _index_array(lib: ArrayLibrary, what: str, name: str, x: Any, device: str) -> Array:
+def _index_array(
+    lib: ArrayLibrary, what: str, name: str, x: Any, device: str, positions: bool
+) -> Array:
+    """`x` as int32 or int64; positions within a group, which fit a byte, may stay uint8."""
     if not lib.owns(x):
-        x = lib.asarray(x, "int64" if not len(x) else None, device)
+        x = lib.asarray(x, None, device)
+        if 0 in x.shape:  # an empty list has no dtype of its own
+            x = lib.astype(x, "int64")
     dtype = lib.dtype_name(x)
     if dtype not in _INDEX_SOURCES:
         raise TypeError(f"{what}: {name} must have an integer dtype, got {dtype}")
     x = lib.native(x)
-    if dtype in ("int32", "int64"):
+    if dtype in ("int32", "int64") or (positions and dtype == "uint8"):
         return x
-    if dtype in ("uint32", "uint64"):
-        wide = lib.astype(x, "int64")
-        if lib.any(wide < 0):
-            place = int(lib.item(lib.flatnonzero(wide < 0)[:1]))
-            value = int(lib.to_numpy(x).reshape(-1)[place])
-            message = f"{value} does not fit int64"
-            problem = Problem("index-range", f"{name}[{place}]", value, message)
-            raise InvalidTensorError(what, [problem])
-        return wide
-    return lib.astype(x, "int32")
+    if dtype not in ("uint32", "uint64"):
+        return lib.astype(x, "int32")
+    wide = lib.astype(x, "int64")
+    problems = violations(
+        lib,
+        wide < 0,
+        wide,
+        "index-range",
+        lambda p: f"{name}.flat[{p}]",
+        lambda v: f"{v} does not fit int64",
+        shown=lambda v: v + 2**64,
+    )
+    if problems:
+        raise InvalidTensorError(what, problems)
+    return wide
 
 
 def prepare(
@@ -170,19 +184,11 @@ def prepare(
         Values that autograd would record.
     """
     lib = _library(what, {"data": data, **index})
-    arrays = [x for x in (data, *index.values()) if lib.owns(x)]
-    device = lib.device(arrays[0]) if arrays else None
+    device = _device(lib, what, {"data": data, **index})
     values = _value_array(lib, what, data, device)
-    device = lib.device(values)
-    made = {}
+    made: dict[str, Array] = {}
     for name, x in index.items():
-        if lib.owns(x) and lib.device(x) != device:
-            raise DeviceMismatchError(
-                f"{what}: data is on {device!r} but {name} is on {lib.device(x)!r}"
-            )
-        made[name] = _index_array(lib, what, name, x, device)
-    if device == "meta":
-        raise ValueError(f"{what}: arrays on device 'meta' hold no values to build a matrix from")
+        made[name] = _index_array(lib, what, name, x, lib.device(values), name in uint8)
     _check_ndim(what, {"data": values, **made}, {"data": ndim, **index_ndim})
     if copy:
         values = lib.copy(values)
@@ -195,14 +201,36 @@ def prepare(
     return Inputs(lib, values, made)
 
 
+def _device(lib: ArrayLibrary, what: str, arrays: Mapping[str, Any]) -> str | None:
+    """The one device of all arguments that are arrays; None where all are lists."""
+    found = {name: lib.device(x) for name, x in arrays.items() if lib.owns(x)}
+    first = next(iter(found), None)
+    if first is None:
+        return None
+    device = found[first]
+    for name, other in found.items():
+        if other != device:
+            raise DeviceMismatchError(
+                f"{what}: {first} is on {device!r} but {name} is on {other!r}"
+            )
+    if device == "meta":
+        raise ValueError(f"{what}: arrays on device 'meta' hold no values to build a matrix from")
+    return device
+
+
 def _as_positions(lib: ArrayLibrary, what: str, name: str, x: Array) -> Array:
-    bad = lib.flatnonzero((x < 0) | (x > 255))
-    if bad.shape[0]:
-        place = int(lib.item(bad[:1]))
-        value = int(lib.item(x.reshape(-1)[place : place + 1]))
-        message = f"position {value} is not within 0 … 255"
-        problem = Problem("position-range", f"{name}.flat[{place}]", value, message)
-        raise InvalidTensorError(what, [problem])
+    if lib.dtype_name(x) == "uint8":
+        return x
+    problems = violations(
+        lib,
+        (x < 0) | (x > 255),
+        x,
+        "position-range",
+        lambda p: f"{name}.flat[{p}]",
+        lambda v: f"position {v} is not within 0 … 255",
+    )
+    if problems:
+        raise InvalidTensorError(what, problems)
     return lib.astype(x, "uint8")
 
 

@@ -22,13 +22,15 @@ Invariants
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self, final
 
 from sparseformats._arrays import Array
 from sparseformats.errors import InvalidTensorError, Problem
-from sparseformats.formats import groups, slots
+from sparseformats.formats import group_checks, groups, slots
 from sparseformats.formats.base import ALL, SparseMatrix, assign
+from sparseformats.formats.canonical import canonical_coordinates
 from sparseformats.formats.coo import COO
 from sparseformats.formats.inputs import as_shape, prepare
 from sparseformats.formats.transposed import Transposed
@@ -113,11 +115,12 @@ class NM(SparseMatrix):
         )
         draft = NM.trusted(data=values, shape=size, n=int(n), m=int(m), side=side, **index)
         if check:
-            problems = groups.structure(draft) or groups.side_structure(draft)
+            problems = group_checks.structure(draft) + group_checks.side_problems(draft)
             if problems:
                 raise InvalidTensorError("NM", problems)
-        zeros = slots.requested(lib, "NM", stored, values, _inside_if_mask(draft, stored))
-        assign(self, groups.canonical(draft, zeros, check))
+        beside = None if isinstance(stored, str) else groups.inside(draft)
+        zeros = slots.requested(lib, "NM", stored, values, beside)
+        assign(self, _canonical(draft, zeros, check))
 
     @classmethod
     def from_parts(cls, buffers: Mapping[str, Array], static: Mapping[str, Any]) -> Self:
@@ -145,10 +148,7 @@ class NM(SparseMatrix):
         if self._nnz is None:
             inside = 0
             if isinstance(self.zeros, str):
-                mask = groups.inside(self)
-                size = self.data.shape
-                inside = int(size[0]) * int(size[1]) * int(size[2])
-                inside = inside if mask is None else self.lib.count_nonzero(mask)
+                inside = _count_inside(self)
             count = slots.count_stored(self.lib, self.data, self.zeros, inside)
             aside = 0 if self.side is None else self.side.nnz
             object.__setattr__(self, "_nnz", count + aside)
@@ -166,7 +166,7 @@ class NM(SparseMatrix):
 
     def stored_mask(self) -> Array:
         """Mask of stored slots, (rows, groups, n) bool."""
-        inside = groups.inside(self) if self.zeros is ALL or isinstance(self.zeros, str) else None
+        inside = groups.inside(self) if isinstance(self.zeros, str) else None
         return slots.stored_slots(self.lib, self.data, self.zeros, inside)
 
     def buffers(self) -> dict[str, Array]:
@@ -183,12 +183,45 @@ class NM(SparseMatrix):
         marked = {"zeros": self.zeros} if isinstance(self.zeros, str) else {}
         return {"shape": self.shape, "n": self.n, "m": self.m, **marked}
 
+    def _conj_data(self) -> Array:
+        lib = self.lib
+        where = lib.flatnonzero(self.stored_mask())
+        values = lib.take(lib.xp.reshape(self.data, (-1,)), where)
+        # Free slots hold +0, whose conjugate has a negative zero.
+        return lib.scatter(tuple(self.data.shape), where, lib.native(lib.xp.conj(values)))
+
     def _repr_nnz(self) -> int | None:
         return self._nnz
 
     def _problems(self) -> list[Problem]:
-        return groups.problems(self)
+        return group_checks.problems(self)
 
 
-def _inside_if_mask(a: NM, stored: Any) -> Array | None:
-    return None if isinstance(stored, str) else groups.inside(a)
+def _count_inside(a: NM) -> int:
+    beyond = groups.outside(a)
+    return int(math.prod(a.data.shape) - (0 if beyond is None else a.lib.count_nonzero(beyond)))
+
+
+def _canonical(a: NM, stored: Array | str | None, check: bool) -> dict[str, Any]:
+    """Fields of `a` in canonical form, given what its constructor was told of stored slots."""
+    lib = a.lib
+    named = stored is None or isinstance(stored, str)
+    zeros = stored if named else slots.marks(lib, a.data, stored)
+    static = {"shape": a.shape, "n": a.n, "m": a.m}
+    fields = {"data": a.data, "indices": a.indices, "zeros": zeros, "side": a.side, **static}
+    draft = NM.trusted(**fields)
+    if not check or group_checks.is_canonical(draft):
+        return fields
+    data, row, col = canonical_coordinates(lib, *groups.decode(draft))
+    made = groups.encode(lib, data, row, col, a.shape, a.n, a.m)
+    side = None
+    if made.side is not None:
+        names = ("data", "row", "col")
+        side = COO.trusted(**dict(zip(names, made.side, strict=True)), shape=a.shape)
+    fields |= {"data": made.data, "indices": made.indices, "zeros": made.zeros, "side": side}
+    if isinstance(stored, str):
+        # "all" may say too much now: equal positions merged, or a slot beyond the shape came in.
+        relaid = NM.trusted(**{**fields, "zeros": ALL})
+        if relaid.nnz == int(data.shape[0]):
+            fields["zeros"] = ALL
+    return fields

@@ -7,11 +7,15 @@ the ascending flat positions, in C order of `data`, of stored slots whose value 
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from sparseformats._arrays import Array, ArrayLibrary
-from sparseformats.errors import InvalidTensorError, Problem
+from sparseformats.errors import DeviceMismatchError, InvalidTensorError, Problem
 from sparseformats.formats.base import ALL
 from sparseformats.formats.checks import violations
 
@@ -62,7 +66,7 @@ def count_nonzero(lib: ArrayLibrary, data: Array) -> int:
     """Slots whose value is not zero, in chunks; synchronises."""
     step = max(1, CHUNK // max(1, math.prod(data.shape[1:])))
     return sum(
-        lib.count_nonzero(lib.nonzero_mask(data[i : i + step]))
+        lib.count_nonzero(lib.nonzero_mask(data[i : i + step, ...]))
         for i in range(0, int(data.shape[0]), step)
     )
 
@@ -105,8 +109,8 @@ def requested(
     ------
     InvalidTensorError
         A mask leaves out a non-zero value or marks a slot outside the logical shape.
-    TypeError, ValueError
-        Neither ``"nonzero"``, ``"all"`` nor a bool array shaped as the data.
+    TypeError, ValueError, DeviceMismatchError
+        Neither ``"nonzero"``, ``"all"`` nor a bool array shaped as the data and beside it.
     """
     if isinstance(stored, str):
         if stored not in ("nonzero", ALL):
@@ -122,6 +126,10 @@ def requested(
         raise ValueError(
             f"{what}: a stored mask must have the data's shape {tuple(data.shape)}, "
             f"got {tuple(stored.shape)}"
+        )
+    if lib.device(stored) != lib.device(data):
+        raise DeviceMismatchError(
+            f"{what}: data is on {lib.device(data)!r} but stored is on {lib.device(stored)!r}"
         )
     problems = violations(
         lib,
@@ -159,7 +167,7 @@ def count_inside(
     rows = lib.where(rows < r, rows, limit_r)
     cols = lib.where(cols < c, cols, limit_c)
     cols = lib.where(col < 0, lib.zeros(1, "int64", device), cols)
-    return int(lib.item((rows * cols).sum())) if count else 0
+    return int(lib.item(lib.xp.sum(rows * cols))) if count else 0
 
 
 def padding_problems(
@@ -168,18 +176,21 @@ def padding_problems(
     row: Array,
     col: Array,
     shape: tuple[int, int],
+    lead: tuple[int, ...] | None = None,
 ) -> list[Problem]:
     """Slots outside the logical shape, and slots of empty blocks, must hold zeros.
 
-    Reads only blocks that have such slots, in chunks.
+    Reads only blocks that have such slots, in chunks. `lead` is how the caller's data numbers
+    its blocks, where that is not by one index.
     """
     r, c = int(data.shape[1]), int(data.shape[2])
     m, n = shape
+    lead = (int(data.shape[0]),) if lead is None else lead
     edge = col < 0
     if m % r:
-        edge = edge | (row == m // r)
+        edge = edge | (lib.astype(row, "int64") == m // r)
     if n % c:
-        edge = edge | (col == n // c)
+        edge = edge | (lib.astype(col, "int64") == n // c)
     blocks = lib.flatnonzero(edge)
     problems: list[Problem] = []
     step = max(1, CHUNK // (r * c))
@@ -189,13 +200,20 @@ def padding_problems(
         inside = slots_inside(lib, lib.take(row, some), lib.take(col, some), (r, c), shape)
         if inside is None:
             continue
-        starts = lib.to_numpy(some)
         problems += violations(
             lib,
             lib.nonzero_mask(values) & ~inside,
             values,
             "padding",
-            lambda p, starts=starts: f"data[{starts[p // (r * c)]}].flat[{p % (r * c)}]",
+            functools.partial(_slot_place, lib.to_numpy(some).tolist(), lead, (r, c)),
             lambda v: f"a slot outside the logical shape must hold 0, got {v}",
         )
     return problems
+
+
+def _slot_place(
+    blocks: Sequence[int], lead: tuple[int, ...], block: tuple[int, int], p: int
+) -> str:
+    size = math.prod(block)
+    at = np.unravel_index(blocks[p // size] * size + p % size, (*lead, *block))
+    return f"data[{', '.join(str(i) for i in at)}]"

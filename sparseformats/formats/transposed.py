@@ -52,7 +52,7 @@ class Transposed(SparseMatrix):
     base: BSR | BlockedELL | NM
 
     def __init__(self, base: BSR | BlockedELL | NM) -> None:
-        if not isinstance(base, SparseMatrix) or base.family not in ("bsr", "blocked_ell", "n:m"):
+        if getattr(base, "family", None) not in ("bsr", "blocked_ell", "n:m"):
             raise TypeError(
                 f"Transposed holds a BSR, BlockedELL or NM, got {type(base).__name__}; "
                 "other formats have .T of their own"
@@ -111,6 +111,9 @@ class Transposed(SparseMatrix):
 
         rest = {k: v for k, v in static.items() if k != "base"}
         return cls(getattr(formats, static["base"]).from_parts(buffers, rest))
+
+    def _conj_data(self) -> Array:
+        return self.base._conj_data()
 
     def _repr_nnz(self) -> int | None:
         return self.base._repr_nnz()
