@@ -1,0 +1,32 @@
+"""n:m -> dense. The way back goes through CSR, where groups are counted."""
+
+from __future__ import annotations
+
+from sparseformats._arrays import Array
+from sparseformats.convert.chunks import even_chunks
+from sparseformats.convert.dense_csr import empty_dense
+from sparseformats.convert.options import Options
+from sparseformats.formats import NM
+
+__all__ = ["nm_to_dense"]
+
+
+def nm_to_dense(A: NM, options: Options) -> Array:
+    """Write every slot to its place: those that are not stored hold +0, as the rest does."""
+    lib, xp, (rows, k) = A.lib, A.lib.xp, A.shape
+    count, n = int(A.data.shape[1]), A.n
+    out = empty_dense(lib, (rows, k), A.dtype_name, A.device)
+    group = (lib.arange(count, device=A.device) * A.m)[None, :, None]
+    for i, j in even_chunks(rows, count * n, A.device):
+        row = lib.arange(j - i, device=A.device) + i
+        col = group + lib.astype(A.indices[i:j, :, :], "int64")
+        place = xp.reshape(row[:, None, None] * k + col, (-1,))
+        values = xp.reshape(A.data[i:j, :, :], (-1,))
+        if k % A.m:
+            inside = lib.flatnonzero(col < k)
+            place, values = lib.take(place, inside), lib.take(values, inside)
+        lib.put(out, place, values)
+    if A.side is not None:
+        place = lib.astype(A.side.row, "int64") * k + A.side.col
+        lib.put(out, place, A.side.data)
+    return out
