@@ -1,0 +1,139 @@
+"""Kernels for arrays in the CPU's memory: SciPy, NumPy and torch.
+
+Every one computes in IEEE arithmetic, which is within what any ``precision=`` allows.
+"""
+
+from __future__ import annotations
+
+from sparseformats._dtypes import itemsize
+from sparseformats.dispatch.record import ANY, KernelRecord, Query, Requirement, checks
+from sparseformats_kernels.cpu import convert, costs
+
+__all__ = ["RECORDS"]
+
+_HERE = "sparseformats_kernels.cpu"
+_SCIPY = Requirement("scipy", "1.14")
+_TORCH = Requirement("torch", "2.11")
+_ELEMENTS = ("coo", "coo.T", "csr", "csc", "n:m", "n:m.T")
+_BLOCKS = ("bsr", "bsr.T", "blocked_ell", "blocked_ell.T")
+_NM = ("n:m", "n:m.T")
+
+_PLAIN = (checks.device_is("cpu"), checks.epilogue_in(None), checks.not_implemented_grad())
+_HOST = (checks.library_is("numpy", "torch"), *_PLAIN)
+_NUMPY_ONLY = (checks.library_is("numpy"), *_PLAIN)
+_TORCH_ONLY = (checks.library_is("torch"), *_PLAIN)
+_HAS_BLAS = checks.dtype_in(
+    *("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float32", "float64"),
+    *("complex64", "complex128"),
+    operand="out",
+)
+
+_DENSE_BYTES = 64 << 20
+
+
+def _dense_bytes(query: Query) -> int:
+    return query.m * query.k * itemsize(query.out_dtype or "float64")
+
+
+_DENSE_FITS = checks.Check(
+    "size",
+    "a dense copy of at most 4 times the matrix's bytes or 64 MiB",
+    lambda query: _dense_bytes(query) <= max(4 * (query.nbytes or 0), _DENSE_BYTES),
+    lambda query: f"one of {_dense_bytes(query):,} bytes",
+)
+
+_MATMUL = (
+    KernelRecord(
+        "scipy-csr",
+        "matmul",
+        (*_ELEMENTS, *_BLOCKS),
+        f"{_HERE}.spmm_scipy:ScipyCSR",
+        requires=(_SCIPY,),
+        checks=_HOST,
+        cost=costs.scipy_csr,
+        doc="SciPy's CSR or CSC product; one thread, every dtype",
+    ),
+    KernelRecord(
+        "scipy-bsr",
+        "matmul",
+        _BLOCKS,
+        f"{_HERE}.spmm_scipy:ScipyBSR",
+        requires=(_SCIPY,),
+        checks=_HOST,
+        cost=costs.scipy_bsr,
+        doc="SciPy's BSR product; one thread, every dtype",
+    ),
+    KernelRecord(
+        "numpy-blocks",
+        "matmul",
+        _BLOCKS,
+        f"{_HERE}.spmm_blocks:BlockRows",
+        requires=(_SCIPY,),
+        checks=(*_NUMPY_ONLY, _HAS_BLAS),
+        cost=costs.numpy_blocks,
+        doc="one NumPy GEMM a block row over its blocks side by side",
+    ),
+    KernelRecord(
+        "numpy-nm",
+        "matmul",
+        _NM,
+        f"{_HERE}.spmm_nm:Unpacked",
+        checks=(*_NUMPY_ONLY, _HAS_BLAS, _DENSE_FITS),
+        cost=costs.unpacked,
+        doc="one NumPy GEMM over the unpacked matrix",
+    ),
+    KernelRecord(
+        "torch-csr",
+        "matmul",
+        (*_ELEMENTS, *_BLOCKS),
+        f"{_HERE}.spmm_torch:TorchCSR",
+        requires=(_SCIPY, _TORCH),
+        checks=(*_TORCH_ONLY, _HAS_BLAS, checks.fits_int32()),
+        cost=costs.torch_csr,
+        doc="torch's CSR product (MKL); all threads",
+    ),
+    KernelRecord(
+        "torch-blocks",
+        "matmul",
+        _BLOCKS,
+        f"{_HERE}.spmm_blocks:BlockRows",
+        requires=(_SCIPY, _TORCH),
+        checks=(*_TORCH_ONLY, _HAS_BLAS),
+        cost=costs.torch_blocks,
+        doc="one torch GEMM a block row over its blocks side by side",
+    ),
+    KernelRecord(
+        "torch-nm",
+        "matmul",
+        _NM,
+        f"{_HERE}.spmm_nm:Unpacked",
+        requires=(_TORCH,),
+        checks=(*_TORCH_ONLY, _HAS_BLAS, _DENSE_FITS),
+        cost=costs.unpacked,
+        doc="one torch GEMM over the unpacked matrix",
+    ),
+    KernelRecord(
+        "reference",
+        "matmul",
+        ANY,
+        "sparseformats.reference.kernel:Reference",
+        checks=_PLAIN,
+        cost=costs.reference,
+        doc="plain loops on the CPU, the last resort",
+    ),
+)
+
+_SPGEMM = (
+    KernelRecord(
+        "scipy-spgemm",
+        "spgemm",
+        ANY,
+        f"{_HERE}.spgemm_scipy:spgemm",
+        requires=(_SCIPY,),
+        checks=_NUMPY_ONLY,
+        cost=costs.spgemm,
+        doc="SciPy's product of two sparse matrices as CSR",
+    ),
+)
+
+RECORDS = (*_MATMUL, *_SPGEMM, *convert.RECORDS)

@@ -1,0 +1,67 @@
+"""What the CPU's product kernels share: the dtype they compute in, and how a result is delivered.
+
+A kernel multiplies in `compute_dtype` and hands its raw product to `deliver`, which scales, adds,
+rounds once and writes. So alpha, beta, `out` and half types behave alike in every kernel.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sparseformats import _arrays
+from sparseformats._arrays import Array, ArrayLibrary
+from sparseformats._dtypes import accumulator
+
+__all__ = ["compute_dtype", "deliver", "host", "unhost"]
+
+Host = np.ndarray[Any, np.dtype[Any]]
+
+
+def compute_dtype(out_dtype: str | None) -> str:
+    """Dtype in which a product with results of `out_dtype` is computed."""
+    if out_dtype is None:
+        raise ValueError("a product's query must name the dtype of its result")
+    return accumulator(out_dtype)
+
+
+def host(x: Array, dtype: str) -> Host:
+    """NumPy view of an array in the CPU's memory, cast to `dtype` where it has another."""
+    lib = _arrays.of(x)
+    return lib.to_numpy(lib.astype(x, dtype))
+
+
+def unhost(lib: ArrayLibrary, y: Host) -> Array:
+    """Array of `lib` over the memory of a new NumPy array."""
+    if lib.name != "torch":
+        return y
+    import torch
+
+    return torch.from_numpy(y)
+
+
+def deliver(
+    lib: ArrayLibrary, y: Array, out: Array | None, alpha: Any, beta: Any, dtype: str
+) -> Array:
+    """``alpha * y + beta * out`` rounded to `dtype`, written to `out` where it is given.
+
+    Parameters
+    ----------
+    y : (m, n) array
+        Product in the dtype of computation; not used by anyone else.
+    out : (m, n) array or None
+        Read only if `beta` is not 0.
+    """
+    boolean = lib.dtype_name(y) == "bool"
+    with np.errstate(all="ignore"):
+        if alpha != 1:
+            y *= alpha
+        if out is not None and beta != 0:
+            summand = lib.astype(out, lib.dtype_name(y))
+            y = y | summand if boolean else y + beta * summand
+        y = lib.astype(y, dtype)
+    if out is None:
+        return y
+    out[...] = y
+    return out

@@ -1,0 +1,86 @@
+"""The facts of a product from which dispatch chooses a kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sparseformats._arrays import Array, ArrayLibrary
+from sparseformats._dtypes import INT32_MAX, itemsize
+from sparseformats.dispatch import Query
+from sparseformats.formats import SparseMatrix
+from sparseformats.ops.operands import Operands
+
+__all__ = ["layout", "matmul_query", "matrix_facts"]
+
+
+def matmul_query(
+    o: Operands, out: Array | None, *, alpha_one: bool, beta_zero: bool, **options: Any
+) -> Query:
+    """Facts of ``alpha * (A @ x) + beta * out``."""
+    lib = o.lib
+    return Query(
+        "matmul",
+        o.matrix.family,
+        transposed=o.transposed,
+        m=o.m,
+        k=o.k,
+        n=o.columns,
+        **matrix_facts(lib, o.matrix),
+        x_dtype=lib.dtype_name(o.x),
+        out_dtype=o.dtype,
+        x_layout=layout(lib, o.x, o.left),
+        out_layout=None if out is None else layout(lib, out, o.left),
+        batch=o.batch,
+        alpha_one=alpha_one,
+        beta_zero=beta_zero,
+        **options,
+    )
+
+
+def matrix_facts(lib: ArrayLibrary, A: SparseMatrix) -> dict[str, Any]:
+    """Facts of a matrix alone; reads shapes, never values."""
+    family, index = A.family, lib.dtype_name(A.index_dtype)
+    blocked = family in ("bsr", "blocked_ell")
+    device = lib.device(A.data)
+    return {
+        "pattern": (A.n, A.m) if family == "n:m" else None,  # type: ignore[attr-defined]
+        "blocksize": A.blocksize if blocked else None,
+        "nnz": None if blocked or family == "n:m" else A.nnz,  # counting would read all values
+        "nbytes": A.nbytes,
+        "a_dtype": lib.dtype_name(A.data),
+        "index_dtype": None if family == "n:m" else index,
+        "fits_int32": _fits_int32(A),
+        "library": lib.name,
+        "device": device.partition(":")[0],
+        "capability": lib.capability(device),
+    }
+
+
+def _fits_int32(A: SparseMatrix) -> bool:
+    (r, c), slots = A.blocksize, 1
+    for size in A.data.shape:
+        slots *= int(size)
+    padded = (-(-A.shape[0] // r) * r, -(-A.shape[1] // c) * c)
+    return max(*padded, slots) <= INT32_MAX
+
+
+def layout(lib: ArrayLibrary, x: Array, swapped: bool = False) -> str:
+    """How the last two axes of `x` lie in memory: ``"C"``, ``"F"`` or ``"strided"``.
+
+    Parameters
+    ----------
+    swapped : bool
+        Read them in the other order, as an operand from the left is.
+    """
+    steps, sizes = lib.strides(x), tuple(int(s) for s in x.shape)
+    item = itemsize(lib.dtype_name(x))
+    if len(sizes) == 1:
+        return "C" if sizes[0] < 2 or steps[0] == item else "strided"
+    (row, column), (m, n) = steps[-2:], sizes[-2:]
+    if swapped:
+        row, column, m, n = column, row, n, m
+    if (n < 2 or column == item) and (m < 2 or row == n * item):
+        return "C"
+    if (m < 2 or row == item) and (n < 2 or column == m * item):
+        return "F"
+    return "strided"
