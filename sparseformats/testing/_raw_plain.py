@@ -8,32 +8,46 @@ import numpy as np
 from hypothesis import strategies as st
 
 from sparseformats.formats import COO, CSC, CSR
-from sparseformats.testing._values import Draw, Host, value_arrays
+from sparseformats.testing._values import Draw, Host, masks, sizes, value_arrays
 from sparseformats.testing.raw import Choices, Meaning, RawInput
 
 __all__ = ["draw_coo", "draw_csc", "draw_csr"]
 
-_MOST = 12  # stored elements drawn for one matrix
+_MOST = 12  # stored elements drawn one by one for a matrix
+_DENSE = 256  # size of a matrix up to which half of it may be stored
 
 
 def draw_order(draw: Draw, choices: Choices) -> tuple[bool, bool]:
     """Draw whether the input is sorted and whether it may hold duplicates."""
     if not choices.messy:
         return True, False
-    style = draw(st.sampled_from(["sorted", "unsorted", "duplicates"]))
+    # Duplicates are drawn seldom, since their values must be small for sums to be exact.
+    styles = ["sorted", "sorted", "unsorted", "unsorted", "duplicates"]
+    style = draw(st.sampled_from(styles))
     return style == "sorted", style == "duplicates" and isinstance(choices.values, str)
 
 
 def draw_places(
-    draw: Draw, shape: tuple[int, int], ordered: bool, duplicates: bool, most: int = _MOST
+    draw: Draw, shape: tuple[int, int], ordered: bool, duplicates: bool, most: int | None = None
 ) -> list[tuple[int, int]]:
-    """Draw positions of a grid."""
+    """Draw positions of a grid: few by number, or, without a limit, about half of all."""
     rows, cols = shape
     if rows * cols == 0:
         return []
+    if most is None and not duplicates and rows * cols <= _DENSE and draw(st.booleans()):
+        return _draw_many(draw, rows, cols, ordered)
     one = st.tuples(st.integers(0, rows - 1), st.integers(0, cols - 1))
-    places: list[tuple[int, int]] = draw(st.lists(one, max_size=most, unique=not duplicates))
+    size = draw(sizes((most or _MOST) if duplicates else min(most or _MOST, rows * cols)))
+    every = st.lists(one, min_size=size, max_size=size, unique=not duplicates)
+    places: list[tuple[int, int]] = draw(every)
     return sorted(places) if ordered else places
+
+
+def _draw_many(draw: Draw, rows: int, cols: int, ordered: bool) -> list[tuple[int, int]]:
+    grid = np.argwhere(~draw(masks(rows * cols)).reshape(rows, cols))
+    if not ordered:
+        np.random.default_rng(draw(st.integers(0, 999))).shuffle(grid)
+    return [(int(i), int(j)) for i, j in grid]
 
 
 def draw_coo(draw: Draw, choices: Choices) -> RawInput:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sparseformats.formats import BSR, COO, NM, BlockedELL
 from sparseformats.reference.decoding import is_nonzero
 from sparseformats.testing._raw_plain import draw_order, draw_places, running
-from sparseformats.testing._values import Draw, Host, host_dtype, value_arrays
+from sparseformats.testing._values import Draw, Host, host_dtype, masks, sizes, value_arrays
 from sparseformats.testing.raw import Choices, Meaning, RawInput
 
 __all__ = ["draw_blocked_ell", "draw_bsr", "draw_nm"]
@@ -31,22 +31,17 @@ def _draw_blocks(
     """
     data = np.zeros(inside.shape, host_dtype(dtype))
     style = draw(st.sampled_from(["nonzero", "all", "mask"]))
-    filled = inside & draw(_masks(inside.size)).reshape(inside.shape)
+    mask = draw(masks(inside.size)).reshape(inside.shape)
+    filled = inside & mask
     wanted = inside if style == "all" else filled
     count = int(wanted.sum())
     data[wanted] = draw(value_arrays(dtype, count, choices.values_for(duplicates)))
     if style == "all":
         return data, inside, "all"
     if style == "mask":
-        stored = filled | (inside & is_nonzero(data))
+        stored = inside & (mask | np.roll(mask, 1))
         return data, stored, stored
     return data, is_nonzero(data), "nonzero"
-
-
-def _masks(size: int) -> Any:
-    return st.lists(st.booleans(), min_size=size, max_size=size).map(
-        lambda found: np.array(found, np.bool_)
-    )
 
 
 def _inside(shape: tuple[int, int], R: int, C: int, corners: list[tuple[int, int]]) -> Host:
@@ -97,7 +92,7 @@ def draw_blocked_ell(draw: Draw, choices: Choices) -> RawInput:
     b = draw(choices.blocksizes)[0]
     block_rows, block_cols = _ceil(shape[0], b), _ceil(shape[1], b)
     ordered, duplicates = draw_order(draw, choices)
-    width = draw(st.integers(0, min(block_cols + 1, 4)))
+    width = draw(sizes(min(block_cols + 1, 4)))
     lines = [_draw_line(draw, width, block_cols, ordered, duplicates) for _ in range(block_rows)]
     corners = [(i * b, j * b) if j >= 0 else (-1, -1) for i, line in enumerate(lines) for j in line]
     inside = _inside(shape, b, b, corners)
@@ -135,7 +130,9 @@ def _draw_line(
     if not block_cols:
         return [-1] * width
     col = st.integers(0, block_cols - 1)
-    used: list[int] = draw(st.lists(col, max_size=width, unique=not duplicates))
+    count = draw(sizes(width if duplicates else min(width, block_cols)))
+    every = st.lists(col, min_size=count, max_size=count, unique=not duplicates)
+    used: list[int] = draw(every)
     line = used + [-1] * (width - len(used))
     if ordered:
         return sorted(used) + [-1] * (width - len(used))
@@ -171,7 +168,8 @@ def draw_nm(draw: Draw, choices: Choices) -> RawInput:
     options = {"shape": shape, "n": n, "m": m, "side": side}
     options["stored"] = stored if style == "mask" else style
     arrays = {"data": data, "indices": indices}
-    return RawInput(f"{n}:{m}", NM, arrays, options, **meaning.finish(), canonical=ordered)
+    canonical = ordered and not (real & ~stored).any()  # a zero that is not stored lies anywhere
+    return RawInput(f"{n}:{m}", NM, arrays, options, **meaning.finish(), canonical=canonical)
 
 
 def _draw_group(
@@ -185,7 +183,8 @@ def _draw_group(
     n, m = pattern
     position = st.integers(0, columns - 1)
     most = n if duplicates else min(n, columns)
-    used = draw(st.lists(position, max_size=most, unique=not duplicates))
+    count = draw(sizes(most))
+    used = draw(st.lists(position, min_size=count, max_size=count, unique=not duplicates))
     free = [p for p in range(m) if p not in used]
     if ordered:
         found = sorted(used + free[: n - len(used)])
@@ -203,7 +202,7 @@ def _draw_side(
         return None
     zeros = np.zeros(len(free), host_dtype(dtype))
     if zeros.dtype.kind not in "biu":
-        minus = draw(_masks(len(free)))
+        minus = draw(masks(len(free)))
         zeros[minus] = -zeros[minus]
     index = str(draw(choices.index_dtypes))
     meaning = Meaning(shape, dtype)

@@ -129,7 +129,7 @@ def check_round_trip(A: Any, chain: Iterable[Step], convert: Convert = _to) -> N
         else:
             _check_refused(B, format, options, convert)
     base = A.base if A.format.endswith(".T") else A
-    options = {} if base.blocksize == (1, 1) else {"blocksize": base.blocksize}
+    options = {"blocksize": base.blocksize} if base.family in ("bsr", "blocked_ell") else {}
     if base is not A:
         B = B.T
     B = _converted(B, base.format, options, convert, [*way, base.format])
@@ -207,7 +207,7 @@ def check_dense_round_trip(A: Any, from_dense: Convert | None = None) -> None:
     base = A.base if A.format.endswith(".T") else A
     if base is not A:
         D, mask = lib.from_numpy(np.ascontiguousarray(got.T), A.device), mask.T.copy()
-    options = {} if base.blocksize == (1, 1) else {"blocksize": base.blocksize}
+    options = {"blocksize": base.blocksize} if base.family in ("bsr", "blocked_ell") else {}
     B = from_dense(D, base.format, mask=lib.from_numpy(mask, A.device), **options)
     check_content_preserved(base, B)
 
@@ -244,6 +244,8 @@ def check_same_buffers(A: Any, B: Any) -> None:
     mine, others = arrays_of(A), arrays_of(B)
     if mine.keys() != others.keys():
         _fail("same buffers", A, f"buffers {sorted(mine)} became {sorted(others)}")
+    if A.static() != B.static():
+        _fail("same buffers", A, f"static facts {A.static()} became {B.static()}")
     for name, x in mine.items():
         if not A.lib.equal_bits(x, others[name]):
             _fail("same buffers", A, f"{name} differs:\n{x}\n{others[name]}")

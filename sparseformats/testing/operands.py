@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
-from sparseformats import _dtypes
-from sparseformats.testing._values import Draw, Host, host_dtype, value_arrays
+from sparseformats import _arrays, _dtypes
+from sparseformats.testing._values import Draw, Host, value_arrays
 
-__all__ = ["LAYOUTS", "dense_operands", "laid_out"]
+__all__ = ["LAYOUTS", "backed", "dense_operands", "laid_out"]
 
 LAYOUTS = ("C", "F", "rows", "columns", "offset", "reversed", "broadcast")
 """Memory layouts that `laid_out` makes: each the same values, read by other strides."""
@@ -85,36 +86,51 @@ def laid_out(X: Host, layout: str, lib: Any, device: str = "cpu") -> Any:
     device : str
         Where the array goes.
     """
-    if X.ndim == 0 or (layout in ("F", "columns", "broadcast") and X.ndim < 2):
-        layout = "C"
+    return backed(X, layout, lib, device)[1]
+
+
+def backed(X: Host, layout: str, lib: Any, device: str = "cpu", guard: Any = None) -> Any:
+    """Memory and the view of it that `laid_out` gives; `guard` fills what lies beside the view."""
+    memory, view = _arranged(X, layout if _possible(X, layout, lib) else "C", guard)
+    base = lib.from_numpy(np.ascontiguousarray(memory), device)
+    return base, view(base)
+
+
+def _possible(X: Host, layout: str, lib: Any) -> bool:
+    if layout == "reversed":  # torch has no negative strides
+        return X.ndim > 0 and lib.name in ("numpy", "cupy")
+    if layout in ("F", "columns", "broadcast"):
+        return X.ndim > 1 and (layout != "broadcast" or X.shape[-2] > 0)
+    return X.ndim > 0
+
+
+def _arranged(X: Host, layout: str, guard: Any) -> tuple[Host, Callable[[Any], Any]]:
+    """Contiguous memory that holds `X`, and how to view `X` in it."""
     if layout == "F":
-        return lib.from_numpy(np.ascontiguousarray(np.swapaxes(X, -1, -2)), device).mT
+        return np.swapaxes(X, -1, -2), lambda base: base.mT
     if layout == "rows":  # every second row of a larger array
-        return lib.from_numpy(_guarded(X, X.ndim - min(X.ndim, 2), 2), device)[_every(X)]
+        key = (slice(None, None, 2),) if X.ndim == 1 else (..., slice(None, None, 2), slice(None))
+        return _guarded(X, X.ndim - min(X.ndim, 2), guard), lambda base: base[key]
     if layout == "columns":
-        return lib.from_numpy(_guarded(X, X.ndim - 1, 2), device)[..., ::2]
+        return _guarded(X, X.ndim - 1, guard), lambda base: base[..., ::2]
     if layout == "offset":
-        wide = np.concatenate([_garbage(X)[..., :1], X], axis=-1) if X.shape[-1] else X
-        return lib.from_numpy(wide, device)[..., 1 if X.shape[-1] else 0 :]
-    if layout == "reversed" and lib.name in ("numpy", "cupy"):
-        return lib.from_numpy(X[..., ::-1].copy(), device)[..., ::-1]
-    if layout == "broadcast" and X.shape[-2]:
-        return lib.xp.broadcast_to(lib.from_numpy(X[..., :1, :].copy(), device), X.shape)
-    return lib.from_numpy(X.copy(), device)
+        first = _garbage((*X.shape[:-1], 1), X.dtype, guard)
+        return np.concatenate([first, X], axis=-1), lambda base: base[..., 1:]
+    if layout == "reversed":
+        return X[..., ::-1], lambda base: base[..., ::-1]
+    if layout == "broadcast":
+        return X[..., :1, :], lambda base: _arrays.of(base).xp.broadcast_to(base, X.shape)
+    return X, lambda base: base
 
 
-def _every(X: Host) -> Any:
-    return (slice(None, None, 2),) if X.ndim == 1 else (..., slice(None, None, 2), slice(None))
+def _garbage(shape: tuple[int, ...], dtype: Any, guard: Any) -> Host:
+    if guard is None:
+        guard = np.nan if _dtypes.kind(dtype.name) in "fc" else 1
+    return np.full(shape, guard).astype(dtype)
 
 
-def _garbage(X: Host) -> Host:
-    if _dtypes.kind(str(X.dtype.name)) in "fc":
-        return np.full(X.shape, np.nan).astype(host_dtype(X.dtype.name))
-    return np.full(X.shape, 1).astype(X.dtype)
-
-
-def _guarded(X: Host, axis: int, step: int) -> Host:
-    """Array with `X` at every `step`-th place of an axis and garbage between."""
-    return np.stack([X, _garbage(X)], axis=axis + 1).reshape(
-        *X.shape[:axis], step * X.shape[axis], *X.shape[axis + 1 :]
-    )
+def _guarded(X: Host, axis: int, guard: Any) -> Host:
+    """Array with `X` at every second place of an axis and garbage between."""
+    garbage = _garbage(X.shape, X.dtype, guard)
+    shape = (*X.shape[:axis], 2 * X.shape[axis], *X.shape[axis + 1 :])
+    return np.stack([X, garbage], axis=axis + 1).reshape(shape)

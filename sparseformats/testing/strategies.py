@@ -45,7 +45,9 @@ def shapes(most: int = 7) -> Any:
     most : int
         Largest extent.
     """
-    return st.tuples(st.integers(0, most), st.integers(0, most))
+    # Empty extents matter, but a matrix without elements has little to lose.
+    extent = st.sampled_from([*range(1, most + 1), *range(1, most + 1), 0])
+    return st.tuples(extent, extent)
 
 
 def blocksizes(most: int = 4) -> Any:
@@ -153,7 +155,7 @@ def _choices(
 ) -> Choices:
     register_strict()
     return Choices(
-        dtypes=_strategy(dtypes or _dtypes.VALUE_DTYPES[library]),
+        dtypes=_strategy(dtypes or _weighted(_dtypes.VALUE_DTYPES[library])),
         shapes=_strategy(shapes() if extents is None else extents, one=tuple),
         blocksizes=_strategy(blocksizes() if blocks is None else blocks, one=tuple),
         index_dtypes=_strategy(index_dtypes),
@@ -161,6 +163,11 @@ def _choices(
         values=values,
         library=library,
     )
+
+
+def _weighted(names: Sequence[str]) -> list[str]:
+    """Floating types more often: they have more to lose."""
+    return [*names, *(2 * [name for name in names if _dtypes.kind(name) in "fc"])]
 
 
 def _strategy(given: Any, one: type = str) -> Any:

@@ -20,9 +20,10 @@ __all__ = ["StrictLibrary", "register_strict"]
 
 _PRIMITIVES = (
     *("native", "copy", "contiguous", "is_contiguous", "astype", "bits", "nonzero_mask"),
-    *("equal_bits", "take", "put", "flatnonzero", "count_nonzero", "cumsum", "bincount"),
-    *("repeat", "searchsorted", "argsort", "lexsort", "concat", "where", "any", "item"),
-    *("max_int", "segment_sum", "from_bits", "empty", "zeros", "full", "arange", "scatter"),
+    *("equal_bits", "take", "put", "put_rows", "flatnonzero", "count_nonzero", "cumsum"),
+    *("bincount", "repeat", "searchsorted", "argsort", "lexsort", "concat", "where", "any"),
+    *("item", "max_int", "segment_sum", "from_bits", "empty", "zeros", "full", "arange", "scatter"),
+    *("strides", "address", "is_writeable"),
 )
 
 
@@ -72,20 +73,21 @@ def _clip_slices(array: Any) -> None:
 
     def getitem(self: Any, key: Any) -> Any:
         keys = key if isinstance(key, tuple) else (key,)
-        after = len(keys) - keys.index(...) - 1 if any(k is ... for k in keys) else 0
-        axes = [*range(len(keys) - after), *range(self.ndim - after, self.ndim)]
-        clipped = tuple(
-            _clipped(k, self.shape[axis]) for k, axis in zip(keys, axes[: len(keys)], strict=True)
-        )
-        return strict(self, clipped if isinstance(key, tuple) else clipped[0])
+        clipped, axis = [], 0
+        for at, k in enumerate(keys):
+            clipped.append(_clipped(k, self.shape[axis]) if isinstance(k, slice) else k)
+            if k is ...:
+                axis = self.ndim - sum(later is not None for later in keys[at + 1 :])
+            elif k is not None:
+                axis += 1
+        return strict(self, tuple(clipped) if isinstance(key, tuple) else clipped[0])
 
     array.__getitem__ = getitem
 
 
-def _clipped(key: Any, size: int) -> Any:
-    if isinstance(key, slice) and (key.step is None or key.step > 0):
-        return slice(*key.indices(size))
-    return key
+def _clipped(key: slice, size: int) -> slice:
+    forward = key.step is None or key.step > 0
+    return slice(*key.indices(size)) if forward else key
 
 
 def _primitive(name: str) -> Callable[..., Any]:
