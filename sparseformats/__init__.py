@@ -8,6 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sparseformats import io as io, reference as reference, testing as testing
+    from sparseformats.algebra import (
+        PatternReport as PatternReport,
+        block_diag as block_diag,
+        check_pattern as check_pattern,
+        eye as eye,
+        hstack as hstack,
+        prune as prune,
+        random as random,
+        vstack as vstack,
+    )
     from sparseformats.convert import (
         asformat as asformat,
         explain_conversion as explain_conversion,
@@ -43,8 +53,14 @@ if TYPE_CHECKING:
         Transposed as Transposed,
     )
     from sparseformats.ops import (
+        Plan as Plan,
+        cache_info as cache_info,
+        clear_cache as clear_cache,
         explain as explain,
+        linear as linear,
         matmul as matmul,
+        plan as plan,
+        sddmm as sddmm,
         validate as validate,
     )
 
@@ -70,9 +86,25 @@ _HOMES = {
         "from_torch",
         "same",
     ),
+    "algebra": (
+        "PatternReport",
+        "block_diag",
+        "check_pattern",
+        "eye",
+        "hstack",
+        "prune",
+        "random",
+        "vstack",
+    ),
     "ops": (
+        "Plan",
+        "cache_info",
+        "clear_cache",
         "explain",
+        "linear",
         "matmul",
+        "plan",
+        "sddmm",
         "validate",
     ),
     "dispatch": (

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -22,7 +22,8 @@ import numpy as np
 
 from sparseformats._dtypes import accumulator, bits_name, itemsize, kind
 
-__all__ = ["Array", "ArrayLibrary", "NumPyLibrary", "is_array", "library", "of", "register"]
+__all__ = ["Array", "ArrayLibrary", "NumPyLibrary", "is_array", "known", "library", "of"]
+__all__ += ["register"]
 
 Array = Any
 Shape = int | tuple[int, ...]
@@ -82,6 +83,57 @@ class ArrayLibrary:
     def version(self, x: Array) -> int | None:
         """Counter of in-place writes, where the library keeps one."""
         return None
+
+    # What plans are told apart by.
+
+    def facts(self, x: Array) -> tuple[Any, ...] | None:
+        """All facts of an array upon which a call depends, but its values; None if not known.
+
+        Shape, strides, dtype, device, alignment and the library's own switches: hashable, and made
+        within a microsecond. Byte order, laziness and writeability are among them.
+        """
+        return None
+
+    def deterministic(self) -> bool:
+        """Whether the user asked the library for the same bits on every run."""
+        return False
+
+    def is_native(self, x: Array) -> bool:
+        """Whether `native` would give `x` itself, as far as its facts tell."""
+        return False
+
+    def watch(self, arrays: Iterable[Array]) -> Callable[[], bool] | None:
+        """Return what tells whether none of `arrays` was written to since; None where nothing can.
+
+        What it returns holds the arrays.
+        """
+        return None
+
+    def parts(self, x: Array) -> list[Array]:
+        """The arrays with memory that make up `x`: several for a sparse tensor of the library."""
+        return [x]
+
+    def overlaps(self, a: Array, b: Array) -> bool:
+        """Whether the address ranges of two arrays meet."""
+        (low, high), (start, end) = self._extent(a), self._extent(b)
+        return low < end and start < high
+
+    def _extent(self, x: Array) -> tuple[int, int]:
+        if 0 in x.shape:
+            return 0, 0
+        low = high = self.address(x)
+        for step, size in zip(self.strides(x), x.shape, strict=True):
+            reach = step * (int(size) - 1)
+            low, high = low + min(reach, 0), high + max(reach, 0)
+        return low, high + itemsize(self.dtype_name(x))
+
+    def stream(self, device: str) -> int:
+        """Number of the current stream of a device, 0 where there are none."""
+        return 0
+
+    def capturing(self, device: str) -> bool:
+        """Whether what is called now is recorded into a graph instead of being run."""
+        return False
 
     # Making arrays.
 
@@ -237,6 +289,12 @@ class ArrayLibrary:
     def where(self, mask: Array, a: Any, b: Any) -> Array:
         return self._np.where(mask, a, b)
 
+    def erf(self, x: Array) -> Array:
+        """The error function of a floating array."""
+        from scipy.special import erf
+
+        return erf(x)
+
     def any(self, mask: Array) -> bool:
         """Whether any element is true; synchronises."""
         return bool(mask.any())
@@ -352,6 +410,17 @@ class ArrayLibrary:
 class NumPyLibrary(ArrayLibrary):
     """NumPy proper: the only library that can protect its arrays."""
 
+    def facts(self, x: Array) -> tuple[Any, ...] | None:
+        # The flags tell layout, alignment and writeability; an address takes 20 times as long.
+        # Bit 2 says who owns the memory, which nobody asks.
+        return x.shape, x.strides, x.dtype, x.flags.num | 4, type(x)
+
+    def is_native(self, x: Array) -> bool:
+        return type(x) is np.ndarray and x.dtype.isnative
+
+    def overlaps(self, a: Array, b: Array) -> bool:
+        return np.may_share_memory(a, b)
+
     def readonly(self, x: Array) -> Array:
         if x.flags.writeable:
             x = x.view()
@@ -430,6 +499,17 @@ class CuPyLibrary(ArrayLibrary):
     def address(self, x: Array) -> int:
         return int(x.data.ptr)
 
+    def facts(self, x: Array) -> tuple[Any, ...] | None:
+        return x.shape, x.strides, x.dtype, x.data.ptr % 16, x.device.id
+
+    def stream(self, device: str) -> int:
+        with self._on(device):
+            return int(self._np.cuda.get_current_stream().ptr)
+
+    def capturing(self, device: str) -> bool:
+        with self._on(device):
+            return bool(self._np.cuda.get_current_stream().is_capturing())
+
     def is_writeable(self, x: Array) -> bool:
         return True
 
@@ -445,6 +525,11 @@ class CuPyLibrary(ArrayLibrary):
         total = int(ends[-1]) if total is None and ends.size else total or 0
         position = self.arange(total, device=self.device(x))
         return self.take(x, self._np.searchsorted(ends, position, side="right"))
+
+    def erf(self, x: Array) -> Array:
+        from cupyx.scipy.special import erf
+
+        return erf(x)
 
     def argsort(self, x: Array) -> Array:
         # cupy sorts stably only by lexsort's and argsort's documented default (radix/merge).
@@ -519,6 +604,56 @@ class TorchLibrary(ArrayLibrary):
 
     def address(self, x: Array) -> int:
         return int(x.data_ptr())
+
+    def facts(self, x: Array) -> tuple[Any, ...] | None:
+        torch = self._np
+        if type(x) not in (torch.Tensor, torch.nn.Parameter) or x.layout is not torch.strided:
+            return None  # a sparse tensor has no strides
+        try:
+            place = x.data_ptr() % 16
+        except RuntimeError:
+            return None  # a stand-in without memory, under a transformation of torch's
+        return (
+            *(x.shape, x.stride(), x.dtype, x.device, place, x.requires_grad),
+            *(torch.is_grad_enabled(), x.is_conj(), x.is_neg(), type(x)),
+            torch.are_deterministic_algorithms_enabled(),
+        )
+
+    def deterministic(self) -> bool:
+        return bool(self._np.are_deterministic_algorithms_enabled())
+
+    def is_native(self, x: Array) -> bool:
+        return type(x) is self._np.Tensor and not (x.requires_grad or x.is_conj() or x.is_neg())
+
+    def parts(self, x: Array) -> list[Array]:
+        if x.layout is self._np.strided:
+            return [x]
+        if x.layout is self._np.sparse_coo:
+            return [x._indices(), x._values()]
+        rows = x.layout in (self._np.sparse_csr, self._np.sparse_bsr)
+        pointers = (
+            (x.crow_indices(), x.col_indices()) if rows else (x.ccol_indices(), x.row_indices())
+        )
+        return [x.values(), *pointers]
+
+    def watch(self, arrays: Iterable[Array]) -> Callable[[], bool] | None:
+        watched = [(x, x._version) for x in arrays if not x.is_inference()]
+
+        def is_current() -> bool:
+            for x, version in watched:  # noqa: SIM110 - all() takes twice as long
+                if x._version != version:
+                    return False
+            return True
+
+        return is_current if watched else None
+
+    def stream(self, device: str) -> int:
+        if not device.startswith("cuda"):
+            return 0
+        return int(self._np.cuda.current_stream(device).cuda_stream)
+
+    def capturing(self, device: str) -> bool:
+        return device.startswith("cuda") and bool(self._np.cuda.is_current_stream_capturing())
 
     def is_writeable(self, x: Array) -> bool:
         return True
@@ -613,6 +748,9 @@ class TorchLibrary(ArrayLibrary):
     def searchsorted(self, sorted_: Array, values: Array, side: str = "left") -> Array:
         return self._np.searchsorted(sorted_.contiguous(), values.contiguous(), side=side)
 
+    def erf(self, x: Array) -> Array:
+        return self._np.erf(x)
+
     def argsort(self, x: Array) -> Array:
         return self._np.argsort(x, stable=True)
 
@@ -684,6 +822,11 @@ def _find(x: object) -> ArrayLibrary | None:
         if found is not None:
             _BY_TYPE[type(x)] = found
     return found
+
+
+def known(x: object) -> ArrayLibrary | None:
+    """Library of an array if one of its type was seen before: one look into a table."""
+    return _BY_TYPE.get(type(x))
 
 
 def is_array(x: object) -> bool:

@@ -54,8 +54,22 @@ def test_nothing_of_the_size_of_the_shape(source, target):
     assert peak < SIDE * SIDE / 1000
 
 
+@pytest.mark.parametrize(
+    ("source", "target"), [("csc", "coo"), ("coo", "csc"), ("csr", "coo"), ("coo", "csr")]
+)
+def test_no_pointers_along_an_axis_that_neither_format_compresses(source, target):
+    """Between COO and CSC the number of rows must not matter, however large."""
+    long, few = 2**27, 100
+    shape = (long, 50) if "csc" in (source, target) else (50, long)
+    places = [np.arange(few, dtype=np.int32) % extent for extent in shape]
+    A = sf.COO(np.ones(few), *places, shape).to(source)
+    made, peak = _peak(lambda: A.to(target))
+    assert made.nnz == A.nnz
+    assert peak < SLACK
+
+
 # Big enough for arrays to outweigh everything else; blocks well filled, as block formats are for.
-COUNT, EXTENT = 400_000, 3_000
+COUNT, EXTENT = 200_000, 2_000
 
 
 def _filled(dtype, index):
@@ -66,9 +80,7 @@ def _filled(dtype, index):
     return A
 
 
-@pytest.fixture(
-    scope="module", params=[("float64", "int32"), ("float32", "int32"), ("float64", "int64")]
-)
+@pytest.fixture(scope="module", params=[("float32", "int32"), ("float64", "int64")])
 def sources(request):
     A = _filled(*request.param)
     made = {format: A.to(format, **_options(format, (2, 2))) for format in DENSE_FREE}

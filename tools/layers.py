@@ -19,7 +19,7 @@ ROOTS = {PACKAGE: PACKAGE, KERNELS: f"kernels/{KERNELS}"}
 _BELOW_FORMATS = {"_arrays", "_dtypes", "errors"}
 _BELOW_CONVERT = {"dispatch", "formats"} | _BELOW_FORMATS
 _BELOW_OPS = {"convert", "reference"} | _BELOW_CONVERT
-_BELOW_FACE = {"ops"} | _BELOW_OPS
+_BELOW_FACE = {"algebra", "ops"} | _BELOW_OPS
 
 # Part -> the parts it may import. A part is a module or package directly below `sparseformats`.
 ALLOWED: dict[str, set[str]] = {
@@ -30,6 +30,7 @@ ALLOWED: dict[str, set[str]] = {
     "reference": {"formats"} | _BELOW_FORMATS,
     "dispatch": {"errors"},
     "convert": _BELOW_CONVERT,
+    "algebra": {"convert"} | _BELOW_CONVERT,
     "ops": _BELOW_OPS,
     "io": _BELOW_FACE,
     "nn": _BELOW_FACE,
@@ -37,13 +38,14 @@ ALLOWED: dict[str, set[str]] = {
     # These two use the library as its users do, through its public names.
     "testing": _BELOW_FACE | {"__init__", "io"},
     "cli": _BELOW_FACE | {"__init__", "advise", "io", "nn", "testing"},
+    "__main__": {"cli"},
     # The face names everything; what is more than NumPy it imports at first use.
     "__init__": _BELOW_FACE | {"advise", "io", "nn", "testing"},
 }
 # A kernel sees facts and buffers; of dispatch it sees only what a record is made of.
 KERNELS_ALLOWED = ("dispatch.record", "dispatch.query", "formats", "_arrays", "_dtypes", "errors")
-# `A.to(...)` and `A @ X` are methods of the base class: the one place that reaches upward, lazily.
-UPWARD = {f"{PACKAGE}.formats.base": {"convert", "ops"}}
+# `A.to(...)`, `A + B`, `A @ X` are methods of the base: the one place that reaches upward, lazily.
+UPWARD = {f"{PACKAGE}.formats.base": {"algebra", "convert", "ops"}}
 # dispatch compares facts; it knows no array library.
 ARRAY_LIBRARIES = {"array_api_compat", "cupy", "cupyx", "ml_dtypes", "numpy", "scipy", "torch"}
 # Below convert.interop only `_arrays` tells array libraries apart.

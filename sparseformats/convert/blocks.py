@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from sparseformats._arrays import Array, ArrayLibrary
@@ -11,7 +12,15 @@ from sparseformats.formats import BSR
 from sparseformats.formats.canonical import expand
 from sparseformats.formats.slots import count_inside
 
-__all__ = ["Part", "as_bsr", "inside_count", "joined", "rows_of"]
+__all__ = [
+    "Part",
+    "any_in_blocks",
+    "as_bsr",
+    "inside_count",
+    "joined",
+    "joined_pointers",
+    "rows_of",
+]
 
 
 class Part(NamedTuple):
@@ -51,19 +60,26 @@ def joined(lib: ArrayLibrary, parts: list[Part]) -> Part:
     """Chunks of rows one below the other."""
     if len(parts) == 1:
         return parts[0]
-    indptr, zeros, blocks = [parts[0].indptr[:1]], [], 0
-    size = int(parts[0].data.shape[1]) * int(parts[0].data.shape[2])
+    zeros, slots = [], 0
     for part in parts:
-        indptr.append(part.indptr[1:] + blocks)
         if part.zeros is not None:
-            zeros.append(part.zeros + blocks * size)
-        blocks += int(part.data.shape[0])
+            zeros.append(part.zeros + slots)
+        slots += math.prod(int(s) for s in part.data.shape)
     return Part(
         lib.concat([part.data for part in parts]),
         lib.concat([part.indices for part in parts]),
-        lib.concat(indptr),
+        joined_pointers(lib, [part.indptr for part in parts]),
         lib.concat(zeros) if zeros else None,
     )
+
+
+def joined_pointers(lib: ArrayLibrary, parts: list[Array]) -> Array:
+    """Pointers over the rows of all parts, each of which begins at 0."""
+    found, before = parts[:1], parts[0][-1:]
+    for indptr in parts[1:]:
+        found.append(indptr[1:] + before)
+        before = before + indptr[-1:]
+    return lib.concat(found) if len(found) > 1 else found[0]
 
 
 def inside_count(
@@ -74,6 +90,17 @@ def inside_count(
     if not (shape[0] % size[0] or shape[1] % size[1]):
         return count * size[0] * size[1]
     return count_inside(lib, expand(lib, indptr, count), indices, size, shape)
+
+
+def any_in_blocks(lib: ArrayLibrary, mask: Array, grid: tuple[int, int, int, int]) -> Array:
+    """Which blocks of a mask (rows, R, columns, C) hold anything: (rows, columns)."""
+    rows, r, cols, c = grid
+    xp = lib.xp
+    # Rows first: they are long, and leave little for the short axis.
+    if r > 1:
+        mask = xp.any(xp.reshape(mask, (rows, r, cols * c)), axis=1)
+    mask = xp.reshape(mask, (rows, cols, c))
+    return xp.any(mask, axis=2) if c > 1 else mask
 
 
 def as_bsr(

@@ -6,6 +6,7 @@ temporaries would otherwise rival the matrix itself, for each cut costs a synchr
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -63,9 +64,17 @@ def row_chunks(
     return found
 
 
-def even_chunks(rows: int, width: int, device: str, step: int = 1) -> list[tuple[int, int]]:
-    """Cut `rows` dense rows of `width` elements, at multiples of `step`."""
-    most = limit(device)
+def even_chunks(lib: ArrayLibrary, x: Array, step: int = 1) -> list[tuple[int, int]]:
+    """Cut the first axis of a dense array, at multiples of `step`.
+
+    Rows of an array that is not contiguous are taken many at a time: each of its cache lines
+    may hold elements of them all.
+    """
+    rows = int(x.shape[0])
+    width = math.prod(int(s) for s in x.shape[1:])
+    most = limit(lib.device(x))
+    if not lib.is_contiguous(x):
+        most *= 16
     if rows * width <= 2 * most:
         return [(0, rows)]
     height = max(1, most // max(1, width * step)) * step

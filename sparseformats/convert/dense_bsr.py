@@ -5,7 +5,7 @@ from __future__ import annotations
 from sparseformats import _arrays
 from sparseformats._arrays import Array, ArrayLibrary
 from sparseformats._dtypes import index_width, kind
-from sparseformats.convert.blocks import Part, as_bsr, joined
+from sparseformats.convert.blocks import Part, any_in_blocks, as_bsr, joined
 from sparseformats.convert.chunks import even_chunks, limit
 from sparseformats.convert.dense_csr import empty_dense
 from sparseformats.convert.options import Options
@@ -24,7 +24,7 @@ def dense_to_bsr(D: Array, options: Options) -> BSR:
     m, n = (int(s) for s in D.shape)
     parts = [
         _block_rows(lib, D[i:j, :], None if options.mask is None else options.mask[i:j, :], size)
-        for i, j in even_chunks(m, n, lib.device(D), size[0])
+        for i, j in even_chunks(lib, D, size[0])
     ]
     part = joined(lib, parts)
     return as_bsr(lib, part, part.zeros, (m, n), options)
@@ -37,7 +37,7 @@ def _block_rows(lib: ArrayLibrary, D: Array, mask: Array | None, size: tuple[int
     grid = (rows, r, cols, c)
     padded = _padded(lib, D, grid)
     chosen = lib.nonzero_mask(padded) if mask is None else _padded(lib, mask, grid)
-    kept = lib.flatnonzero(lib.xp.any(lib.xp.reshape(chosen, grid), axis=(1, 3)))
+    kept = lib.flatnonzero(any_in_blocks(lib, chosen, grid))
     data = _blocks(lib, padded, kept, grid)
     zeros = None
     if mask is not None:

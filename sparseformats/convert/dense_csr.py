@@ -19,7 +19,7 @@ def dense_to_csr(D: Array, options: Options) -> CSR:
     lib = _arrays.of(D)
     m, n = (int(s) for s in D.shape)
     device = lib.device(D)
-    parts = [_rows(lib, D, options.mask, i, j) for i, j in even_chunks(m, n, device)]
+    parts = [_rows(lib, D, options.mask, i, j) for i, j in even_chunks(lib, D)]
     data = lib.concat([part[0] for part in parts]) if len(parts) > 1 else parts[0][0]
     width = options.width("int32", n, int(data.shape[0]))
     indptr, nnz = [lib.zeros(1, width, device)], 0

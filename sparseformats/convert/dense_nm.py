@@ -14,10 +14,10 @@ __all__ = ["nm_to_dense"]
 def nm_to_dense(A: NM, options: Options) -> Array:
     """Write every slot to its place: those that are not stored hold +0, as the rest does."""
     lib, xp, (rows, k) = A.lib, A.lib.xp, A.shape
-    count, n = int(A.data.shape[1]), A.n
+    count = int(A.data.shape[1])
     out = empty_dense(lib, (rows, k), A.dtype_name, A.device)
     group = (lib.arange(count, device=A.device) * A.m)[None, :, None]
-    for i, j in even_chunks(rows, count * n, A.device):
+    for i, j in even_chunks(lib, A.data):
         row = lib.arange(j - i, device=A.device) + i
         col = group + lib.astype(A.indices[i:j, :, :], "int64")
         place = xp.reshape(row[:, None, None] * k + col, (-1,))

@@ -50,7 +50,10 @@ def convert(
 
 
 def to_dense(A: SparseMatrix) -> Array:
-    """Dense array (m, n) of the same library and device; see `SparseMatrix.to_dense`."""
+    """Dense array (m, n) of the same library and device; see `SparseMatrix.to_dense`.
+
+    That of a transposed view is the transpose of its base's, and so in column-major order.
+    """
     _refuse_grad(A.lib, A.data, "to_dense")
     return follow(A, path(node_of(A), Node("dense")))
 

@@ -18,6 +18,7 @@ from sparseformats.errors import LossyConversionError
 __all__ = ["Node", "Step", "formats", "mirrored_name", "path"]
 
 _HOP = 0.5  # cost of one more step, so that a direct edge wins over two as cheap ones
+_STRIDED = 30.0  # more for reading a dense array column by column
 _SELF_MIRRORED = ("dense",)
 _MIRRORS = {"csr": "csc", "csc": "csr"}
 _WITH_TRANSPOSE = ("bsr", "blocked_ell", "n:m")
@@ -97,6 +98,11 @@ def _steps(node: Node, goal: Node) -> Iterator[Step]:
         yield Step(edge, mirrored, node, Node(name, key))
 
 
+def _weight(step: Step) -> float:
+    strided = step.mirrored and step.source.name == "dense"
+    return step.edge.cost + _HOP + _STRIDED * strided
+
+
 def _wanted(name: str, goal: Node) -> Pair | None:
     """Key that a freely chosen `name` must have to lead to the goal; None where it leads away."""
     if goal.key is None or (name.startswith("n:m") != goal.name.startswith("n:m")):
@@ -128,9 +134,7 @@ def path(source: Node, target: Node) -> tuple[Step, ...]:
             continue  # nothing goes through dense unasked
         for step in _steps(node, target):
             pushed += 1
-            heapq.heappush(
-                heap, (cost + step.edge.cost + _HOP, pushed, step.target, (*steps, step))
-            )
+            heapq.heappush(heap, (cost + _weight(step), pushed, step.target, (*steps, step)))
     raise LossyConversionError(
         f"no conversion leads from {source.name} to {target.name} without losing something"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -94,9 +95,6 @@ def facts(edge: Edge, x: Any, options: Options) -> dispatch.Query:
     lib, (m, k), family = base.lib, base.shape, base.family
     blocked = family in ("bsr", "blocked_ell")
     nnz = None if blocked or isinstance(base, NM) else base.nnz
-    slots = 1
-    for extent in base.data.shape:
-        slots *= int(extent)
     return dispatch.Query(
         edge.op,
         family,
@@ -106,10 +104,10 @@ def facts(edge: Edge, x: Any, options: Options) -> dispatch.Query:
         k=k,
         blocksize=base.blocksize if blocked else options.blocksize,
         nnz=nnz,
-        nbytes=base.nbytes,
+        nbytes=base.nbytes if nnz is None else None,  # counted only where it says more
         a_dtype=lib.dtype_name(base.data),
         index_dtype=lib.dtype_name(base.index_dtype),
-        fits_int32=max(m, k, slots) <= INT32_MAX,
+        fits_int32=max(m, k, math.prod(base.data.shape)) <= INT32_MAX,
         library=lib.name,
         device=lib.device(base.data).partition(":")[0],
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from sparseformats._arrays import Array, ArrayLibrary
-from sparseformats.convert.blocks import Part, as_bsr, joined, rows_of
+from sparseformats.convert.blocks import Part, any_in_blocks, as_bsr, joined, rows_of
 from sparseformats.convert.chunks import row_chunks
 from sparseformats.convert.options import Options
 from sparseformats.formats import BSR
@@ -61,7 +61,7 @@ def _split_rows(a: BSR, size: tuple[int, int], width: str) -> Part:
         within = lib.arange(q, width, a.device)
         indices = lib.xp.reshape(left[:, None] + within[None, :], (-1,))
         return Part(_cut(lib, data, None, layout), indices, first, None)
-    kept = lib.flatnonzero(lib.xp.any(stored, axis=(1, 3)) if g * h > 1 else stored)
+    kept = lib.flatnonzero(any_in_blocks(lib, stored, layout))
     line = kept // q
     indices = lib.take(left, line) + lib.astype(kept - line * q, width)
     indptr = lib.searchsorted(kept, first)

@@ -42,6 +42,6 @@ def _turned(a: BSR, order: Array) -> Array:
     out = lib.empty((a.nnzb, c, r), a.dtype_name, a.device)
     step = max(1, limit(a.device) // (r * c))
     for i in range(0, a.nnzb, step):
-        taken = lib.take(a.data, order[i : i + step])
-        out[i : i + step, ...] = lib.xp.permute_dims(taken, (0, 2, 1))
+        j = min(i + step, a.nnzb)
+        out[i:j, ...] = lib.xp.permute_dims(lib.take(a.data, order[i:j]), (0, 2, 1))
     return out

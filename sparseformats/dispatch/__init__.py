@@ -10,7 +10,7 @@ knows a format class or an array library.
 from __future__ import annotations
 
 from sparseformats.dispatch.explanation import Explanation, Row
-from sparseformats.dispatch.forcing import use_kernel
+from sparseformats.dispatch.forcing import forced_by, use_kernel
 from sparseformats.dispatch.listing import KernelInfo, KernelList, kernels
 from sparseformats.dispatch.query import Query, density_bucket, size_bucket, skew_bucket
 from sparseformats.dispatch.record import (
@@ -49,6 +49,7 @@ __all__ = [
     "density_bucket",
     "explain",
     "find",
+    "forced_by",
     "generation",
     "is_tracing",
     "kernels",

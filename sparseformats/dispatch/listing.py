@@ -96,7 +96,8 @@ def _info(record: KernelRecord) -> KernelInfo:
     failure = loading.load_failure(record)
     if failure is not None and failure not in reasons:
         reasons.append(failure)
-    needs = tuple(check.needs for check in record.checks if isinstance(check, Check))
+    declared = (*record.checks, *record.soft_checks)
+    needs = tuple(check.needs for check in declared if isinstance(check, Check))
     return KernelInfo(
         record.name, record.op, record.formats, needs, tuple(reasons), record.doc, record.target
     )

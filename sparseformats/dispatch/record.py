@@ -68,7 +68,11 @@ class KernelRecord:
     requires : tuple of Requirement
         Packages that the target imports.
     checks : tuple of callables
-        ``Query -> None | Reason``; see `sparseformats.dispatch.checks`.
+        ``Query -> None | Reason``; see `sparseformats.dispatch.checks`. A fused epilogue is served
+        only where `checks.epilogue_in` names it: forgetting it must not give wrong results.
+    soft_checks : tuple of callables
+        Further checks of what would be unwise rather than wrong, such as a large copy; a caller
+        who asks for the kernel by name is not held to them.
     tolerance : Tolerance
         Bound of its error.
     deterministic : bool
@@ -85,6 +89,7 @@ class KernelRecord:
     cost: Callable[[Query], float]
     requires: tuple[Requirement, ...] = ()
     checks: tuple[Callable[[Query], Reason | None], ...] = ()
+    soft_checks: tuple[Callable[[Query], Reason | None], ...] = ()
     tolerance: Tolerance = Tolerance()
     deterministic: bool = True
     doc: str = ""
@@ -97,7 +102,7 @@ class KernelRecord:
             )
         if not self.name or any(c.isspace() or c == "," for c in self.name):
             raise ValueError(f"a kernel's name must be one word without commas, is {self.name!r}")
-        for field in ("formats", "requires", "checks"):
+        for field in ("formats", "requires", "checks", "soft_checks"):
             value = getattr(self, field)
             if not isinstance(value, tuple):
                 raise TypeError(
@@ -111,15 +116,29 @@ class KernelRecord:
         family = f"{query.format}.T" if query.transposed else query.format
         return family in self.formats or query.format_name in self.formats
 
+    def fuses(self, epilogue: str | None) -> bool:
+        """Tell whether the record names this epilogue; every kernel serves a call without one."""
+        return epilogue is None or any(
+            isinstance(check, checks.Check)
+            and check.fact == "epilogue"
+            and epilogue in check.allowed
+            for check in self.checks
+        )
+
     def package_reasons(self) -> list[Reason]:
         """List the reasons that hold for every call here: packages missing, too old, broken."""
         reasons = (requirement.reason() for requirement in self.requires)
         return [reason for reason in reasons if reason is not None]
 
-    def reasons(self, query: Query) -> list[Reason]:
+    def reasons(self, query: Query, *, forced: bool = False) -> list[Reason]:
         """List all reasons why the kernel cannot serve the query; none means that it can.
 
         Never raises: a check that does is itself a reason.
+
+        Parameters
+        ----------
+        forced : bool
+            The kernel was asked for by name: `soft_checks` are not asked.
         """
         found = []
         if not self.serves(query):
@@ -129,8 +148,13 @@ class KernelRecord:
             message = "needs a call that may vary in its last bits, has deterministic=True"
             found.append(Reason("nondeterministic", message))
         found += self.package_reasons()
-        answers = (_ask(check, query) for check in self.checks)
-        return found + [reason for reason in answers if reason is not None]
+        asked = self.checks if forced else (*self.checks, *self.soft_checks)
+        answers = (_ask(check, query) for check in asked)
+        found += [reason for reason in answers if reason is not None]
+        if not self.fuses(query.epilogue) and all(reason.code != "epilogue" for reason in found):
+            needs = "needs no epilogue (its record names none)"
+            found.append(Reason("epilogue", f"{needs}, has {query.epilogue}"))
+        return found
 
     def estimate(self, query: Query) -> float | Reason:
         """Estimate microseconds, or say why there is none. Never raises."""

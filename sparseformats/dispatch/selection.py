@@ -8,6 +8,7 @@ the next one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -140,8 +141,14 @@ def _explain(query: Query, kernel: str | None) -> tuple[Explanation, KernelRecor
     forced = forcing.forced_by(query.op, kernel)
     records = {record.name: record for record in REGISTRY.records(query.op)}
     times = tuning.measured(query)
-    rows = [_judge(record, query, times.get(name)) for name, record in records.items()]
+    asked = None if forced is None else forced.name
+    rows = [
+        _judge(record, query, times.get(name), forced=name == asked)
+        for name, record in records.items()
+    ]
     best, source = _best([row for row in rows if row.status == ELIGIBLE])
+    if best is not None:
+        rows = [_with_gain(row, records[row.kernel], query, times, best) for row in rows]
     if forced is not None:
         source = forced.source
         best = next((r for r in rows if r.kernel == forced.name and r.status == ELIGIBLE), None)
@@ -150,13 +157,14 @@ def _explain(query: Query, kernel: str | None) -> tuple[Explanation, KernelRecor
         chosen = Row(best.kernel, CHOSEN, best.microseconds, best.measured, (), best.doc)
         rows[rows.index(best)] = chosen
     rows.sort(key=_order)
-    name = None if forced is None else forced.name
-    explanation = Explanation(query, tuple(rows), source, name)
+    explanation = Explanation(query, tuple(rows), source, asked)
     return explanation, None if best is None else records[best.kernel]
 
 
-def _judge(record: KernelRecord, query: Query, measured: float | None) -> Row:
-    reasons = record.reasons(query)
+def _judge(
+    record: KernelRecord, query: Query, measured: float | None, *, forced: bool = False
+) -> Row:
+    reasons = record.reasons(query, forced=forced)
     failure = loading.load_failure(record)
     if failure is not None and failure not in reasons:
         reasons.append(failure)
@@ -168,6 +176,22 @@ def _judge(record: KernelRecord, query: Query, measured: float | None) -> Row:
     if reasons or isinstance(cost, Reason):
         return Row(record.name, REFUSED, reasons=tuple(reasons), doc=record.doc)
     return Row(record.name, ELIGIBLE, cost, measured is not None, doc=record.doc)
+
+
+def _with_gain(
+    row: Row, record: KernelRecord, query: Query, times: Mapping[str, float], best: Row
+) -> Row:
+    """Add what a promise would gain to the hint of a kernel that lacks nothing but the promise."""
+    if [reason.code for reason in row.reasons] != ["needs-finite-operand"]:
+        return row
+    measured = times.get(row.kernel)
+    cost = record.estimate(query) if measured is None else measured
+    if isinstance(cost, Reason) or best.microseconds is None:
+        return row
+    (reason,) = row.reasons
+    gain = f"predicted: about {cost:,.0f} us a call, {best.microseconds:,.0f} us by {best.kernel}"
+    hint = gain if reason.hint is None else f"{reason.hint}; {gain}"
+    return row._replace(reasons=(reason._replace(hint=hint),))
 
 
 def _best(eligible: list[Row]) -> tuple[Row | None, str]:

@@ -68,6 +68,7 @@ class SparseMatrix:
         def T(self) -> SparseMatrix: ...  # noqa: D102, N802
         def buffers(self) -> dict[str, Array]: ...  # noqa: D102
         def static(self) -> dict[str, Any]: ...  # noqa: D102
+        def stored_mask(self) -> Array: ...  # noqa: D102
         def _problems(self) -> list[Problem]: ...
         def _repr_nnz(self) -> int | None: ...
 
@@ -303,6 +304,190 @@ class SparseMatrix:
 
         moved: Self = to_device(self, device, library)
         return moved
+
+    # Upwards: algebra.
+
+    def with_data(self, values: Array, *, copy: bool = True) -> SparseMatrix:
+        """Put other values on the same pattern.
+
+        Parameters
+        ----------
+        values : array shaped as `data`
+            Of the same library and device, of any dtype. A stored value may be zero: it stays
+            stored. What is not stored (fill, padding, empty slots) takes zeros only. Stored
+            zeros that an n:m matrix keeps without a slot stay as they are.
+        copy : bool
+            ``False`` may share the array and promises that nobody writes to it.
+
+        Raises
+        ------
+        InvalidTensorError
+            A non-zero value where nothing is stored; carries every place.
+        ValueError, TypeError, DeviceMismatchError
+            Another shape; another library or an unsupported dtype; another device.
+        NotImplementedError
+            The values require grad while grad mode is on.
+        """
+        from sparseformats.algebra import with_data
+
+        return with_data(self, values, copy=copy)
+
+    def astype(self, dtype: Any) -> SparseMatrix:
+        """Cast every stored value; the pattern is kept, so what becomes zero stays stored.
+
+        Floating values round; those beyond a floating target become infinite, and what is not
+        zero becomes true in bool.
+
+        Parameters
+        ----------
+        dtype : str, dtype or Python type
+
+        Raises
+        ------
+        OverflowError
+            A value that an integer dtype cannot express: too large, infinite or NaN.
+        TypeError
+            A dtype that the array library lacks; complex values to one part.
+        """
+        from sparseformats.algebra import astype
+
+        return astype(self, dtype)
+
+    def eliminate_zeros(self) -> SparseMatrix:
+        """Drop stored zeros of either sign, and blocks without a non-zero.
+
+        *Loses*: which zeros were stored, and their signs.
+        """
+        from sparseformats.algebra import eliminate_zeros
+
+        return eliminate_zeros(self)
+
+    def diagonal(self, k: int = 0) -> Array:
+        """Elements (i, i + k) as a dense vector; bits are kept, what is not stored is +0.0."""
+        from sparseformats.algebra import diagonal
+
+        return diagonal(self, k)
+
+    def sum(self, axis: int | None = None) -> Any:
+        """Sum the stored elements.
+
+        Parameters
+        ----------
+        axis : {None, 0, 1}
+            None: of all; 0: of each column; 1: of each row.
+
+        Returns
+        -------
+        scalar, (n,) or (m,) array
+            Dtypes as of a product with ones: half types are summed in float32 and rounded once,
+            int8 and int16 give int32, uint8 and uint16 uint32 (torch: int64), wider integers
+            wrap. Bool is counted, in int64.
+
+        Raises
+        ------
+        ValueError, TypeError
+            Another axis.
+        """
+        from sparseformats.algebra import total
+
+        return total(self, axis)
+
+    def multiply(self, other: Any) -> SparseMatrix:
+        """Multiply element by element.
+
+        Parameters
+        ----------
+        other : SparseMatrix or array
+            Of the same shape; an array may have 1 row or 1 column or be a vector (n,), which
+            scales columns or rows.
+
+        Returns
+        -------
+        SparseMatrix
+            Of the promoted dtype. With an array: A's format and pattern. With a matrix: stored
+            where both store, in A's format if they share it and its block size, else CSR.
+
+        Raises
+        ------
+        ValueError, TypeError, DeviceMismatchError
+            Shapes, libraries or devices that do not match; a number.
+        """
+        from sparseformats.algebra import multiply
+
+        return multiply(self, other)
+
+    def __add__(self, other: Any) -> Any:
+        from sparseformats.algebra import add
+
+        return add(self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        from sparseformats.algebra import add
+
+        return add(self, other)  # a matrix is never on the right here: 0 or a refusal
+
+    def __sub__(self, other: Any) -> Any:
+        from sparseformats.algebra import subtract
+
+        return subtract(self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        from sparseformats.algebra import negative, subtract
+
+        left = subtract(self, other)  # 0 or a refusal
+        return left if left is NotImplemented else negative(self)
+
+    def __mul__(self, other: Any) -> Any:
+        from sparseformats.algebra import scaled
+
+        return scaled(self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        from sparseformats.algebra import scaled
+
+        return scaled(self, other)
+
+    def __truediv__(self, other: Any) -> Any:
+        from sparseformats.algebra import divided
+
+        return divided(self, other)
+
+    def __neg__(self) -> SparseMatrix:
+        from sparseformats.algebra import negative
+
+        return negative(self)
+
+    def __abs__(self) -> SparseMatrix:
+        from sparseformats.algebra import absolute
+
+        return absolute(self)
+
+    def __getitem__(self, key: Any) -> Any:
+        """Rows and columns by slices, index arrays, lists or masks; an element by two integers.
+
+        Parameters
+        ----------
+        key : index, or two of them for rows and columns
+            Slices with any step; 1-D integer arrays of the matrix's library and device, or
+            lists, in any order, repeats allowed, negative from the end; bool masks. At most one
+            of the two is an array. One integer alone is refused: matrices have two axes.
+
+        Returns
+        -------
+        SparseMatrix, or the library's scalar for two integers
+            COO, CSR and CSC stay what they are. Block and n:m formats stay where the cut
+            begins at a block or group (rows of n:m: always), else the result is CSR.
+
+        Raises
+        ------
+        IndexError
+            Out of range; an index of another kind.
+        TypeError, DeviceMismatchError
+            One integer alone; an array of another library; on another device.
+        """
+        from sparseformats.algebra import getitem
+
+        return getitem(self, key)
 
     def conj(self) -> SparseMatrix:
         """Complex conjugate, stored element by stored element; `self` for real dtypes."""

@@ -24,11 +24,12 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self, final
 
 from sparseformats import _arrays
-from sparseformats._arrays import Array, ArrayLibrary
+from sparseformats._arrays import Array
 from sparseformats.errors import InvalidTensorError, Problem
 from sparseformats.formats import checks, slots
 from sparseformats.formats.base import SparseMatrix, assign
-from sparseformats.formats.canonical import canonical_blocks, pointers
+from sparseformats.formats.canonical import canonical_blocks
+from sparseformats.formats.ell_slots import place_blocks, slots_in_rows
 from sparseformats.formats.inputs import as_shape, index_name, narrowed, prepare
 from sparseformats.formats.transposed import Transposed
 
@@ -339,36 +340,3 @@ def _canonical(a: BlockedELL, stored: Array | str | None, check: bool) -> dict[s
         kept = place_blocks(lib, blocks.col, blocks.stored, slot, rows, width)[1]
         fields["zeros"] = slots.marks(lib, fields["data"], kept)
     return fields
-
-
-def slots_in_rows(lib: ArrayLibrary, row: Array, rows: int, width: int) -> Array:
-    """Flat slot (row width + rank in the row) of each block, given sorted block rows."""
-    starts = pointers(lib, row, rows, "int64")
-    rank = lib.arange(int(row.shape[0]), device=lib.device(row)) - lib.take(starts, row)
-    return lib.astype(row, "int64") * width + rank
-
-
-def place_blocks(
-    lib: ArrayLibrary, col: Array, data: Array, slot: Array, rows: int, width: int
-) -> tuple[Array, Array]:
-    """Blocked-ELL arrays with each block in its slot and every other slot empty.
-
-    Parameters
-    ----------
-    col : (nnzb,) array
-    data : (nnzb, b, b) array
-    slot : (nnzb,) int64 array
-        From `slots_in_rows`.
-    rows, width : int
-
-    Returns
-    -------
-    (rows, width) block columns and (rows, width, b, b) values.
-    """
-    columns = lib.full(rows * width, -1, lib.dtype_name(col), lib.device(col))
-    lib.put(columns, slot, col)
-    b, c = int(data.shape[1]), int(data.shape[2])
-    within = lib.arange(b * c, device=lib.device(col))
-    target = lib.xp.reshape(slot[:, None] * (b * c) + within[None, :], (-1,))
-    values = lib.scatter((rows, width, b, c), target, lib.xp.reshape(data, (-1,)))
-    return lib.xp.reshape(columns, (rows, width)), values

@@ -1,12 +1,33 @@
 """Operations on sparse matrices: normalise the operands, ask dispatch for a kernel, run it.
 
 `operands` reads the arguments and refuses what cannot be multiplied before anything runs;
-`product` is the dense product, `sparse_product` that of two sparse matrices; `torch_functions`
-answers for torch's own functions.
+`product` is the dense product, `sparse_product` that of two sparse matrices, `layer` one with
+bias and activation, `sampled` a dense product sampled at a pattern; `torch_functions`
+answers for torch's own functions. `plans` prepares products, `light` and `cache` are what a warm
+call finds prepared.
 """
 
+from sparseformats.ops.cache import cache_info, clear_cache, set_cache_limit
 from sparseformats.ops.checking import validate
+from sparseformats.ops.layer import explain_linear, linear
+from sparseformats.ops.plans import Plan, plan
 from sparseformats.ops.product import explain, matmul, matmul_operator
+from sparseformats.ops.sampled import explain_sddmm, sddmm
 from sparseformats.ops.torch_functions import torch_function
 
-__all__ = ["explain", "matmul", "matmul_operator", "torch_function", "validate"]
+__all__ = [
+    "Plan",
+    "cache_info",
+    "clear_cache",
+    "explain",
+    "explain_linear",
+    "explain_sddmm",
+    "linear",
+    "matmul",
+    "matmul_operator",
+    "plan",
+    "sddmm",
+    "set_cache_limit",
+    "torch_function",
+    "validate",
+]

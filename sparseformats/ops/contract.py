@@ -11,11 +11,28 @@ from sparseformats._arrays import Array
 from sparseformats.dispatch import Query
 from sparseformats.formats import SparseMatrix
 
-__all__ = ["MatmulKernel"]
+__all__ = ["FusingKernel", "MatmulKernel"]
 
 
 class MatmulKernel(Protocol):
-    """A kernel of the operation ``"matmul"``."""
+    """A kernel of the operation ``"matmul"``.
+
+    Four more attributes are read where a kernel has them:
+
+    ``layout(query)``
+        What of a call, beside its dtypes, shapes the packed state, as a hashable value: for
+        example ``size_bucket(query.n)``. Without it one state serves all sizes of operands.
+    ``bind(state, query)``
+        ``run`` for calls of these facts: a callable ``(x, out, alpha, beta) -> y``, made once and
+        kept. Dtypes, library, device and the triviality of alpha and beta are as the query says;
+        of `x` the facts are those of one call, but a batch may come in pieces, with or without
+        `out`.
+    ``bind_vector(state, query)``
+        The same for a vector: ``x`` is (k,), ``out`` and the result are (m,). None where `bind`,
+        with one column, will do as well.
+    ``per_thread``
+        True if the state has a workspace: each thread and stream then packs its own.
+    """
 
     def pack(self, A: SparseMatrix, query: Query) -> Any:
         """Prepare a matrix once for many products.
@@ -26,8 +43,8 @@ class MatmulKernel(Protocol):
             The matrix as stored, never a `Transposed`: ``query.transposed`` says whether it or its
             transpose is meant, ``query.m`` and ``query.k`` are the shape after that.
         query : Query
-            Beside the facts of the matrix only the dtypes and ``size_bucket(query.n)`` may shape
-            the state: it serves every operand of those.
+            Beside the facts of the matrix only the dtypes and what ``layout`` names may shape the
+            state: it is kept with the matrix and serves every operand of those.
 
         Returns
         -------
@@ -55,5 +72,34 @@ class MatmulKernel(Protocol):
         -------
         (m, n) array of ``out_dtype``
             `out`, or a new row-major array.
+        """
+        ...
+
+
+class FusingKernel(MatmulKernel, Protocol):
+    """A kernel whose record names epilogues, with `checks.epilogue_in`.
+
+    It computes ``activation(alpha * (A @ x) + beta * out + bias)`` and rounds once.
+    """
+
+    def run(
+        self,
+        state: Any,
+        x: Array,
+        out: Array | None,
+        alpha: Any,
+        beta: Any,
+        *,
+        bias: Array | None = None,
+        activation: str | None = None,
+    ) -> Array:
+        """Compute as `MatmulKernel.run`, and what follows.
+
+        Parameters
+        ----------
+        bias : (m,) array or None
+            Contiguous, of ``out_dtype``: one number a row of the result.
+        activation : str or None
+            ``"relu"``, ``"gelu"`` or ``"silu"``, as `sparseformats.linear` defines them.
         """
         ...

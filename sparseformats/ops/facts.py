@@ -10,7 +10,19 @@ from sparseformats.dispatch import Query
 from sparseformats.formats import SparseMatrix
 from sparseformats.ops.operands import Operands
 
-__all__ = ["layout", "matmul_query", "matrix_facts"]
+__all__ = ["as_precision", "layout", "matmul_query", "matrix_facts"]
+
+
+def as_precision(precision: str | None) -> str | None:
+    """Read ``precision=`` as the fact of a query: None is the IEEE arithmetic of the dtypes.
+
+    Raises
+    ------
+    ValueError
+    """
+    if precision not in (None, "ieee", "tf32"):
+        raise ValueError(f"precision must be None, 'ieee' or 'tf32', got {precision!r}")
+    return None if precision == "ieee" else precision
 
 
 def matmul_query(
@@ -33,6 +45,7 @@ def matmul_query(
         batch=o.batch,
         alpha_one=alpha_one,
         beta_zero=beta_zero,
+        deterministic=lib.deterministic(),
         **options,
     )
 

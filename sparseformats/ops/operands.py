@@ -6,6 +6,7 @@ Everything here happens before any kernel runs: a mistake leaves all arrays as t
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +14,12 @@ import numpy as np
 
 from sparseformats import _arrays
 from sparseformats._arrays import Array, ArrayLibrary
-from sparseformats._dtypes import VALUE_DTYPES, itemsize
+from sparseformats._dtypes import VALUE_DTYPES
 from sparseformats.errors import DeviceMismatchError
 from sparseformats.formats import SparseMatrix
 from sparseformats.ops.scalars import result_dtype
 
-__all__ = ["Operands", "as_sparse", "check_out", "is_foreign", "overlap", "read", "same_place"]
+__all__ = ["Operands", "as_sparse", "check_out", "is_foreign", "read", "same_place", "separate"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -205,7 +206,7 @@ def check_out(o: Operands, out: Any) -> None:
     TypeError
         Not an array of the operands' library.
     ValueError
-        Wrong shape or dtype, read-only, broadcast, or memory of the matrix itself.
+        Wrong shape or dtype, read-only, or broadcast.
     DeviceMismatchError
         It lies on another device.
     """
@@ -228,21 +229,17 @@ def check_out(o: Operands, out: Any) -> None:
     steps = zip(lib.strides(out), shape, strict=True)
     if 0 not in shape and any(step == 0 and size > 1 for step, size in steps):
         raise ValueError("out has elements that share memory (a broadcast view)")
-    if any(overlap(lib, out, x) for x in o.matrix.buffers().values()):
-        raise ValueError("out shares memory with the sparse matrix, whose values never change")
 
 
-def overlap(lib: ArrayLibrary, a: Array, b: Array) -> bool:
-    """Whether the address ranges of two arrays meet."""
-    (low, high), (start, end) = _extent(lib, a), _extent(lib, b)
-    return low < end and start < high
+def separate(lib: ArrayLibrary, x: Array, out: Array, buffers: Iterable[Array]) -> Array:
+    """Return `x`, or a copy of it where writing to `out` would change it.
 
-
-def _extent(lib: ArrayLibrary, x: Array) -> tuple[int, int]:
-    if 0 in x.shape:
-        return 0, 0
-    low = high = lib.address(x)
-    for step, size in zip(lib.strides(x), x.shape, strict=True):
-        reach = step * (int(size) - 1)
-        low, high = low + min(reach, 0), high + max(reach, 0)
-    return low, high + itemsize(lib.dtype_name(x))
+    Raises
+    ------
+    ValueError
+        `out` shares memory with a buffer of the sparse matrix.
+    """
+    for buffer in buffers:
+        if lib.overlaps(out, buffer):
+            raise ValueError("out shares memory with the sparse matrix, whose values never change")
+    return lib.copy(x) if lib.overlaps(out, x) else x

@@ -1,37 +1,48 @@
 """Products of a sparse matrix with a dense array: ``out <- alpha * (A @ X) + beta * out``.
 
-A kernel sees one case only: a sparse matrix on the left (as stored, with a flag if its transpose is
-meant) and a two-dimensional operand. Vectors become one column, a dense operand on the left is
-transposed, batches are folded or looped over, all by views wherever that is possible.
+A warm call makes one tuple of the operands' raw facts, finds a light plan under it, and runs it.
+Only a miss reads the operands, asks dispatch for a kernel and packs the matrix.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from time import perf_counter
-from typing import Any, cast
+from typing import Any
 
-from sparseformats import dispatch
+import numpy as np
+
+from sparseformats import _arrays, dispatch
 from sparseformats._arrays import Array
-from sparseformats.dispatch import Explanation, Query
-from sparseformats.formats import SparseMatrix
-from sparseformats.ops.contract import MatmulKernel
+from sparseformats.dispatch import REGISTRY, Explanation, Query, Selection, forcing
+from sparseformats.dispatch.plan_cache import Entry, Packed
+from sparseformats.formats import SparseMatrix, Transposed
+from sparseformats.ops.cache import CACHE, source
 from sparseformats.ops.facts import matmul_query
+from sparseformats.ops.light import (
+    Light,
+    execute,
+    is_apart,
+    pack,
+    refuse_capture,
+    whereabouts,
+)
 from sparseformats.ops.operands import (
     Operands,
     as_sparse,
     check_out,
     is_foreign,
-    overlap,
     read,
+    separate,
 )
 from sparseformats.ops.scalars import Scalar, as_scalar
 from sparseformats.ops.sparse_product import explain_sparse, sparse_product
 
-__all__ = ["explain", "matmul", "matmul_operator"]
+__all__ = ["explain", "matmul", "matmul_operator", "packed_for", "query_of", "scalars_of"]
 
-FOLD_BELOW = 32  # columns of a batch up to which one wide product beats a loop over batches
 _PRECISIONS = {None: None, "ieee": None, "tf32": "tf32"}
+_NUMBERS = (int, float, complex, bool)
+_Options = tuple[str | None, bool, str | None]  # precision, assume_finite, kernel
+_DEFAULTS: _Options = (None, False, None)
+_Key = tuple[Any, ...]
 
 
 def matmul(
@@ -99,16 +110,17 @@ def matmul(
     >>> sf.matmul(A, np.array([1.0, 7.0]))
     array([ 2., 36.])
     """
-    a, b = as_sparse(A), as_sparse(X)
-    if isinstance(a, SparseMatrix) and isinstance(b, SparseMatrix):
-        return sparse_product(a, b, alpha, beta, out, kernel)
-    o = read(a, b)
-    factor, summand = _scalars(o, alpha, beta, out)
-    query = _query(o, out, factor, summand, precision, assume_finite)
-    selection = dispatch.select(query, kernel)
-    if out is not None and overlap(o.lib, out, o.x):
-        return _run(selection, query, o, o.lib.copy(o.x), out, factor, summand)
-    return _run(selection, query, o, o.x, out, factor, summand)
+    if isinstance(alpha, np.generic):
+        alpha = alpha.item()
+    if isinstance(beta, np.generic):
+        beta = beta.item()
+    options = (precision, assume_finite, kernel)
+    key = None
+    if type(alpha) in _NUMBERS and type(beta) in _NUMBERS:
+        key, light = _find(A, X, out, alpha == 1, beta == 0, options)
+        if light is not None:
+            return _again(light, A, X, alpha, beta, out)
+    return _anew(A, X, alpha, beta, out, options, key)
 
 
 def explain(
@@ -140,18 +152,112 @@ def explain(
     if isinstance(a, SparseMatrix) and isinstance(b, SparseMatrix):
         return explain_sparse(a, b, alpha, beta, out, kernel)
     o = read(a, b)
-    factor, summand = _scalars(o, alpha, beta, out)
-    return dispatch.explain(_query(o, out, factor, summand, precision, assume_finite), kernel)
+    factor, summand = scalars_of(o, alpha, beta, out)
+    options = (precision, assume_finite, kernel)
+    return dispatch.explain(query_of(o, out, factor, summand, options), kernel)
 
 
 def matmul_operator(a: Any, b: Any) -> Any:
     """``a @ b``; NotImplemented where an operand is of a type that we know nothing of."""
+    key, light = _find(a, b, None, True, True, _DEFAULTS)
+    if light is not None:
+        return execute(light, a if isinstance(b, SparseMatrix) else b, None, 1, 0)
     if is_foreign(a) or is_foreign(b):
         return NotImplemented
-    return matmul(a, b)
+    return _anew(a, b, 1, 0, None, _DEFAULTS, key)
 
 
-def _scalars(o: Operands, alpha: Any, beta: Any, out: Any) -> tuple[Scalar, Scalar]:
+def _find(
+    a: Any, b: Any, out: Any, alpha_one: bool, beta_zero: bool, options: _Options
+) -> tuple[_Key | None, Light | None]:
+    """The key of a call, None where its facts are not known, and the plan found under it."""
+    left = not isinstance(a, SparseMatrix)
+    matrix, x = (b, a) if left else (a, b)
+    lib = _arrays.known(x)
+    if lib is None or (out is not None and _arrays.known(out) is not lib):
+        return None, None
+    facts = lib.facts(x)
+    given = None if out is None else lib.facts(out)
+    if facts is None or (given is None and out is not None):
+        return None, None
+    transposed = type(matrix) is Transposed
+    entry = CACHE.find(matrix.base if transposed else matrix)
+    state, generation = forcing.state(), REGISTRY.generation
+    key: _Key
+    key = (left, transposed, facts, given, alpha_one, beta_zero, options, state, generation)
+    if entry is None:
+        return key, None
+    light: Any = entry.plans.get(_own(key, entry, matrix) if entry.apart else key)
+    if light is not None:
+        CACHE.touch(light)
+    return key, light
+
+
+def _own(key: _Key, entry: Entry, matrix: SparseMatrix) -> _Key:
+    """The key where each thread and stream has plans of its own."""
+    return (*key, *whereabouts(matrix.lib, entry.place)) if entry.apart else key
+
+
+def _again(light: Light, a: Any, b: Any, alpha: Any, beta: Any, out: Any) -> Any:
+    """Run a plan that was found."""
+    matrix, x = (a, b) if isinstance(a, SparseMatrix) else (b, a)
+    if alpha != 1:
+        alpha = as_scalar(alpha, "alpha", light.dtype)
+    if beta != 0:
+        beta = as_scalar(beta, "beta", light.dtype)
+    if out is not None:
+        x = separate(light.lib, x, out, matrix.buffers().values())
+    return execute(light, x, out, alpha, beta)
+
+
+def _anew(
+    a: Any, b: Any, alpha: Any, beta: Any, out: Any, options: _Options, key: _Key | None
+) -> Any:
+    """Understand the call, choose a kernel, prepare, remember, run."""
+    first, second = as_sparse(a), as_sparse(b)
+    if isinstance(first, SparseMatrix) and isinstance(second, SparseMatrix):
+        return sparse_product(first, second, alpha, beta, out, options[2])
+    o = read(first, second)
+    factor, summand = scalars_of(o, alpha, beta, out)
+    query = query_of(o, out, factor, summand, options)
+    selection = dispatch.select(query, options[2])
+    owner, x = (second, first) if o.left else (first, second)
+    if out is not None:
+        x = separate(o.lib, x, out, o.matrix.buffers().values())
+    if owner is (b if o.left else a):
+        entry, packed = packed_for(o, source(owner), query, selection)
+        light = Light(o, x, out, query, selection, packed)
+        if key is not None:
+            CACHE.remember(entry, _own(key, entry, o.matrix), light)
+    else:  # made from another library's matrix for this call only
+        light = Light(o, x, out, query, selection, pack(o, query, selection))
+    return execute(light, x, out, factor, summand)
+
+
+def packed_for(
+    o: Operands, owner: SparseMatrix, query: Query, selection: Selection
+) -> tuple[Entry, Packed]:
+    """What is kept for `owner`, and the state that serves this call, packed if there is none."""
+    lib, device = o.lib, o.matrix.device
+    refuse_capture(lib, device)
+    entry = CACHE.entry(owner, device, lib.watch(owner.buffers().values()))
+    target = selection.target
+    layout = getattr(target, "layout", None)
+    key: _Key = (
+        *(id(target), query.format, query.transposed, query.x_dtype, query.out_dtype),
+        None if layout is None else layout(query),
+    )
+    if is_apart(selection):
+        entry.apart = True
+        key = (*key, *whereabouts(lib, device))
+    packed = entry.packed.get(key)
+    if packed is None:
+        packed = CACHE.keep(entry, key, pack(o, query, selection))
+    return entry, packed
+
+
+def scalars_of(o: Operands, alpha: Any, beta: Any, out: Any) -> tuple[Scalar, Scalar]:
+    """`alpha` and `beta` for the result's dtype, with `out` checked."""
     factor, summand = as_scalar(alpha, "alpha", o.dtype), as_scalar(beta, "beta", o.dtype)
     if out is not None:
         check_out(o, out)
@@ -160,14 +266,11 @@ def _scalars(o: Operands, alpha: Any, beta: Any, out: Any) -> tuple[Scalar, Scal
     return factor, summand
 
 
-def _query(
-    o: Operands,
-    out: Array | None,
-    alpha: Scalar,
-    beta: Scalar,
-    precision: str | None,
-    assume_finite: bool,
+def query_of(
+    o: Operands, out: Array | None, alpha: Scalar, beta: Scalar, options: _Options
 ) -> Query:
+    """The facts of a call from which a kernel is chosen."""
+    precision, assume_finite, _ = options
     if precision not in _PRECISIONS:
         raise ValueError(f"precision must be None, 'ieee' or 'tf32', got {precision!r}")
     return matmul_query(
@@ -178,74 +281,3 @@ def _query(
         precision=_PRECISIONS[precision],
         assume_finite=bool(assume_finite),
     )
-
-
-def _run(
-    selection: dispatch.Selection,
-    query: Query,
-    o: Operands,
-    x: Array,
-    out: Array | None,
-    alpha: Scalar,
-    beta: Scalar,
-) -> Array:
-    """Pack the matrix, run the kernel over all pieces of the operand, tell who listens."""
-    kernel = cast("MatmulKernel", selection.target)
-    if not dispatch.is_tracing():
-        return _multiply(kernel, kernel.pack(o.matrix, query), o, x, out, alpha, beta)
-    start = perf_counter()
-    y = _multiply(kernel, kernel.pack(o.matrix, query), o, x, out, alpha, beta)
-    dispatch.record_run("matmul", selection.name, query, perf_counter() - start)
-    return y
-
-
-def _multiply(
-    kernel: MatmulKernel,
-    state: Any,
-    o: Operands,
-    x: Array,
-    out: Array | None,
-    alpha: Scalar,
-    beta: Scalar,
-) -> Array:
-    if len(o.shape) == 1:
-        y = kernel.run(state, x[:, None], None if out is None else out[:, None], alpha, beta)
-        return y[:, 0] if out is None else out
-    if len(o.shape) == 2 and not o.left:
-        y = kernel.run(state, x, out, alpha, beta)
-        return y if out is None else out
-    if out is None and not o.left and o.columns < FOLD_BELOW:
-        return _folded(kernel, state, o, x, alpha)
-    result = o.lib.empty(o.shape, o.dtype, o.matrix.device) if out is None else out
-    for piece, target in _pieces(o, x, result):
-        kernel.run(state, piece, target, alpha, beta)
-    return result
-
-
-def _pieces(o: Operands, x: Array, out: Array) -> Iterator[tuple[Array, Array]]:
-    """Two-dimensional operands and the views of `out` that take their products."""
-    lib = o.lib
-    if o.left and len(o.shape) > 2 and lib.is_contiguous(out):
-        rows = o.batch * o.columns  # all batches are rows of one operand
-        x, out = lib.xp.reshape(x, (rows, o.k)), lib.xp.reshape(out, (rows, o.m))
-    if o.left:
-        x, out = x.mT, out.mT
-    yield from _batches(x, out)
-
-
-def _batches(x: Array, out: Array) -> Iterator[tuple[Array, Array]]:
-    if len(x.shape) == 2:
-        yield x, out
-        return
-    for i in range(int(x.shape[0])):
-        yield from _batches(x[i, ...], out[i, ...])
-
-
-def _folded(kernel: MatmulKernel, state: Any, o: Operands, x: Array, alpha: Scalar) -> Array:
-    """One product with all batches side by side: few columns each would waste a kernel."""
-    xp, batch = o.lib.xp, tuple(int(s) for s in x.shape[:-2])
-    axes = len(batch)
-    wide = xp.permute_dims(x, (axes, *range(axes), axes + 1))
-    y = kernel.run(state, xp.reshape(wide, (o.k, o.batch * o.columns)), None, alpha, 0)
-    split = xp.reshape(y, (o.m, *batch, o.columns))
-    return o.lib.contiguous(xp.permute_dims(split, (*range(1, axes + 1), 0, axes + 1)))

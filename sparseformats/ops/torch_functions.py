@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sparseformats.formats import SparseMatrix
+from sparseformats.ops.layer import linear
 from sparseformats.ops.product import matmul
 
 __all__ = ["torch_function"]
@@ -47,8 +48,7 @@ def _rmatmul(self: Any, other: Any) -> Any:
 def _linear(input: Any, weight: Any, bias: Any = None) -> Any:
     if not isinstance(weight, SparseMatrix):
         raise TypeError("torch.nn.functional.linear takes a sparse weight, not a sparse input")
-    y = matmul(input, weight.T)
-    return y if bias is None else y + bias
+    return linear(input, weight, bias)
 
 
 _ANSWERS: dict[str, Callable[..., Any]] = {

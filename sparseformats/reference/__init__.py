@@ -18,7 +18,9 @@ from sparseformats.reference.decoding import (
     same_content,
     slots,
 )
+from sparseformats.reference.pairs import sparse_matmul
 from sparseformats.reference.product import Product, matmul, multiply, product_dtype, rmatmul
+from sparseformats.reference.sampled import sampled
 
 __all__ = [
     "Content",
@@ -32,5 +34,7 @@ __all__ = [
     "product_dtype",
     "rmatmul",
     "same_content",
+    "sampled",
     "slots",
+    "sparse_matmul",
 ]

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from sparseformats.reference.decoding import Slots, slots
-from sparseformats.reference.product import multiply
+from sparseformats.reference.product import Product, multiply
 
-__all__ = ["Reference"]
+__all__ = ["Reference", "rounded"]
 
 
 class _State(NamedTuple):
@@ -36,13 +36,17 @@ class Reference:
         lib = state.lib
         summand = lib.to_numpy(out) if out is not None and beta != 0 else None
         product = multiply(state.slots, lib.to_numpy(x), state.dtype, alpha, beta, summand)
-        if state.dtype.startswith("float8"):  # the library's own rule where a value is too large
-            with np.errstate(over="ignore"):
-                single = product.value.astype(np.float32)
-            y = lib.astype(lib.from_numpy(single, state.device), state.dtype)
-        else:
-            y = lib.from_numpy(product.rounded(), state.device)
+        y = rounded(lib, product, state.device)
         if out is None:
             return y
         out[...] = y
         return out
+
+
+def rounded(lib: Any, product: Product, device: str) -> Any:
+    """Round a product to its type, as an array of the library."""
+    if not product.dtype.startswith("float8"):
+        return lib.from_numpy(product.rounded(), device)
+    with np.errstate(over="ignore"):  # the library's own rule where a value is too large
+        single = product.value.astype(np.float32)
+    return lib.astype(lib.from_numpy(single, device), product.dtype)

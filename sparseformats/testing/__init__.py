@@ -27,6 +27,7 @@ from sparseformats.testing.laws import (
 from sparseformats.testing.operands import LAYOUTS, dense_operands, laid_out
 from sparseformats.testing.products import check_product
 from sparseformats.testing.raw import RawInput
+from sparseformats.testing.sparse_results import check_sampled, check_sparse_product
 from sparseformats.testing.strategies import FORMATS, blocksizes, matrices, raw_inputs, shapes
 from sparseformats.testing.strict import StrictLibrary, register_strict
 
@@ -54,6 +55,8 @@ __all__ = [
     "check_product",
     "check_round_trip",
     "check_same_buffers",
+    "check_sampled",
+    "check_sparse_product",
     "check_transpose",
     "check_valid",
     "dense_operands",

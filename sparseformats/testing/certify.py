@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from sparseformats import dispatch
+from sparseformats import dispatch, reference
 from sparseformats.dispatch import KernelRecord
-from sparseformats.errors import NoKernelError, PatternError
+from sparseformats.errors import NoKernelError
 from sparseformats.testing import laws
 from sparseformats.testing._memory import unchanged
 from sparseformats.testing.operands import LAYOUTS, dense_operands
@@ -68,7 +68,8 @@ def certify_kernel(
     kernel : str or KernelRecord
         A registered kernel's name, or a record to register while it is certified.
     op : str
-        Its operation, if named: ``"matmul"``, or a conversion such as ``"convert:csr->bsr"``.
+        Its operation, if named: ``"matmul"``, ``"sddmm"``, ``"spgemm"``, or a conversion such as
+        ``"convert:csr->bsr"``.
     formats : str or sequence of str, optional
         Formats to draw; by default those that the record serves.
     flush : bool
@@ -104,10 +105,13 @@ def certify_kernel(
         raise ValueError(f"no kernel {kernel!r} of {op!r} is registered")
     certificate = Certificate(kernel)
     found = matrices(_served(record) if formats is None else formats, **drawn)
+    values = drawn.get("values", "any")
     if op.startswith("convert:"):
         _certify_conversion(record, found, certificate, examples)
+    elif op in ("sddmm", "spgemm"):
+        _certify_sparse(record, found, certificate, values, flush, examples)
     else:
-        _certify_product(record, found, certificate, drawn.get("values", "any"), flush, examples)
+        _certify_product(record, found, certificate, values, flush, examples)
     if not certificate.runs:
         raise AssertionError(
             f"{kernel} served no example; it refused: {dict(certificate.refusals)}"
@@ -136,12 +140,8 @@ def _certify_product(
     flush: bool,
     examples: int | None,
 ) -> None:
-    bound = {
-        "accumulator": record.tolerance.accumulator,
-        "factor": max(record.tolerance.factor, 1.0),
-        "extra": 2 * _ROUNDOFF[record.tolerance.multiplies_in],
-        "flush": flush,
-    }
+    bound = _bound(record, flush)
+    finite = isinstance(values, str) and values != "any"
 
     def law(A: Any, data: Any, left: bool, out: str | None, scalars: tuple[int, int]) -> None:
         X = data.draw(dense_operands(A, left=left, values=values), label="X")
@@ -151,6 +151,7 @@ def _certify_product(
         with dispatch.tracing() as trace:
             try:
                 options: Any = {"left": left, "out": out, "kernel": record.name}
+                options |= {"assume_finite": finite}
                 check_product(A, X, alpha=alpha, beta=beta, bound=bound, **options)
             except NoKernelError as refusal:
                 _count_refusal(certificate, record, refusal)
@@ -160,6 +161,41 @@ def _certify_product(
 
     outs, scalars = st.sampled_from(_OUT), st.sampled_from(_SCALARS)
     _run(given(drawn, st.data(), st.booleans(), outs, scalars)(law), examples)
+
+
+def _bound(record: KernelRecord, flush: bool) -> dict[str, Any]:
+    """Options of `error_bound` from what a record says of its error."""
+    return {
+        "accumulator": record.tolerance.accumulator,
+        "factor": max(record.tolerance.factor, 1.0),
+        "extra": 2 * _ROUNDOFF[record.tolerance.multiplies_in],
+        "flush": flush,
+    }
+
+
+def _certify_sparse(
+    record: KernelRecord,
+    drawn: Any,
+    certificate: Certificate,
+    values: Any,
+    flush: bool,
+    examples: int | None,
+) -> None:
+    from sparseformats.testing._certify_sparse import sampled_law, sparse_product_law
+
+    def judge(A: Any, check: Callable[[], None]) -> None:
+        with dispatch.tracing() as trace:
+            try:
+                check()
+            except NoKernelError as refusal:
+                _count_refusal(certificate, record, refusal)
+                return
+        _check_ran(trace, record)
+        certificate.runs[A.format, A.dtype_name] += 1
+
+    law = sampled_law if record.op == "sddmm" else sparse_product_law
+    options = {"bound": _bound(record, flush), "kernel": record.name}
+    _run(law(drawn, values, options, judge), examples)
 
 
 def _check_ran(trace: dispatch.Trace, record: KernelRecord) -> None:
@@ -180,32 +216,51 @@ def _count_refusal(certificate: Certificate, record: KernelRecord, refusal: NoKe
 def _certify_conversion(
     record: KernelRecord, drawn: Any, certificate: Certificate, examples: int | None
 ) -> None:
-    target = record.op.rpartition("->")[2]
+    source, _, target = record.op.removeprefix("convert:").partition("->")
 
     def law(A: Any, pair: tuple[int, int], pattern: str) -> None:
-        options: dict[str, Any] = {}
-        if target in ("bsr", "blocked_ell"):
-            options["blocksize"] = pair if target == "bsr" else pair[0]
-        format = pattern if target == "n:m" else target
+        format = {"n:m": pattern, "dense": A.format}.get(target, target)
+        options: dict[str, dict[str, Any]] = {
+            "bsr": {"blocksize": pair},
+            "blocked_ell": {"blocksize": pair[0]},
+        }
+        if not laws.holds(A, format):
+            return
         with dispatch.tracing() as trace, dispatch.use_kernel(record.name, record.op):
             try:
-                with unchanged(A):
-                    B = A.to(format, **options)
+                _convert(A, source, target, format, options.get(target, {}))
             except NoKernelError as refusal:
                 _count_refusal(certificate, record, refusal)
                 return
-            except PatternError:
-                if laws.holds(A, format):
-                    raise
-                return
-        laws.check_valid(B)
-        laws.check_content_preserved(A, B)
-        laws.check_index_width(A, B)
-        if record.op in {run.op for run in trace}:  # another path may not meet the edge at all
+        if record.op in {run.op for run in trace}:  # a path may not meet the edge at all
             _check_ran(trace, record)
             certificate.runs[A.format, A.dtype_name] += 1
 
     _run(given(drawn, blocksizes(), st.sampled_from(["2:4", "1:2", "3:5"]))(law), examples)
+
+
+def _convert(A: Any, source: str, target: str, format: str, options: dict[str, Any]) -> None:
+    """Convert and hold the result to the laws."""
+    if target == "dense":
+        with unchanged(A):
+            D = A.lib.to_numpy(A.to_dense())
+        if D.tobytes() != reference.dense(A).tobytes():
+            raise AssertionError(f"dense: expected\n{reference.dense(A)}\ngot\n{D}")
+        return
+    if source == "dense":
+        from sparseformats import from_dense
+
+        A = A.to("coo")
+        A = type(A)(*(x[A.lib.nonzero_mask(A.data)] for x in (A.data, A.row, A.col)), A.shape)
+        D = A.to_dense()
+        with unchanged(D):
+            B = from_dense(D, format, **options)
+    else:
+        with unchanged(A):
+            B = A.to(format, **options)
+        laws.check_index_width(A, B)
+    laws.check_valid(B)
+    laws.check_content_preserved(A, B)
 
 
 def certify_format(

@@ -69,20 +69,28 @@ class StrictLibrary(_arrays.ArrayLibrary):
 
 def _clip_slices(array: Any) -> None:
     """Make the arrays' indexing clip slices instead of raising IndexError."""
-    strict = array.__getitem__
+    get, put = array.__getitem__, array.__setitem__
 
     def getitem(self: Any, key: Any) -> Any:
-        keys = key if isinstance(key, tuple) else (key,)
-        clipped, axis = [], 0
-        for at, k in enumerate(keys):
-            clipped.append(_clipped(k, self.shape[axis]) if isinstance(k, slice) else k)
-            if k is ...:
-                axis = self.ndim - sum(later is not None for later in keys[at + 1 :])
-            elif k is not None:
-                axis += 1
-        return strict(self, tuple(clipped) if isinstance(key, tuple) else clipped[0])
+        return get(self, _inside(self, key))
 
-    array.__getitem__ = getitem
+    def setitem(self: Any, key: Any, value: Any) -> None:
+        put(self, _inside(self, key), value)
+
+    array.__getitem__, array.__setitem__ = getitem, setitem
+
+
+def _inside(x: Any, key: Any) -> Any:
+    """`key` with slices clipped to the shape of `x`."""
+    keys = key if isinstance(key, tuple) else (key,)
+    clipped, axis = [], 0
+    for at, k in enumerate(keys):
+        clipped.append(_clipped(k, x.shape[axis]) if isinstance(k, slice) else k)
+        if k is ...:
+            axis = x.ndim - sum(later is not None for later in keys[at + 1 :])
+        elif k is not None:
+            axis += 1
+    return tuple(clipped) if isinstance(key, tuple) else clipped[0]
 
 
 def _clipped(key: slice, size: int) -> slice:

@@ -158,7 +158,7 @@ def test_offsets_take_64_bits():
     for name in ("numpy", "torch", "array_api_strict"):
         lib = _arrays.library(name)
         # Rows of int32 at the largest place that a flat position is computed for.
-        from sparseformats.formats.blocked_ell import slots_in_rows
+        from sparseformats.formats.ell_slots import slots_in_rows
 
         row = lib.from_numpy(np.array([0, rows - 1], np.int32), "cpu")
         slot = host(slots_in_rows(lib, row, rows, columns))

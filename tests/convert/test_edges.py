@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sparseformats import _arrays, reference
-from sparseformats.convert import EDGES, Edge, Options, chunks, merge
+from sparseformats.convert import EDGES, Edge, Options, chunks, numbering
 from sparseformats.testing import check_content_preserved, check_index_width, check_valid, unchanged
 from tests.convert import samples
 
@@ -102,8 +102,8 @@ def test_edge_in_chunks(
 ) -> None:
     monkeypatch.setattr(chunks, "_ON_CPU", 3)
     if sorting:
-        monkeypatch.setattr(merge, "_BITMAP", 0)
-        monkeypatch.setattr(merge, "_ALWAYS", 0)
+        monkeypatch.setattr(numbering, "_BITMAP", 0)
+        monkeypatch.setattr(numbering, "_ALWAYS", 0)
     test_edge_keeps_the_content(edge, library)
 
 

@@ -53,7 +53,8 @@ def test_chosen_paths() -> None:
     assert ops(Node("bsr", (4, 4)), Node("csc")) == ["bsr.T->bsr'", "bsr->csr'"]
     assert ops(Node("bsr.T", (4, 4)), Node("csc")) == ["bsr->csr'"]
     assert ops(Node("n:m.T", (2, 4)), Node("csc")) == ["n:m->csr'"]
-    assert ops(Node("dense"), Node("csc")) == ["dense->csr'"]
+    assert ops(Node("dense"), Node("csc")) == ["dense->csr", "csr->csc"]
+    assert ops(Node("bsr.T", (4, 4)), Node("dense")) == ["bsr->dense'"]
 
 
 def test_a_step_tells_its_edge_the_key() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import sparseformats as sf
-from sparseformats.convert import Options, merge
+from sparseformats.convert import Options, numbering
 from sparseformats.convert.bsr_bsr import bsr_to_bsr
 from sparseformats.convert.csr_bsr import csr_to_bsr
 from sparseformats.testing import check_content_preserved, check_valid
@@ -29,8 +29,8 @@ def test_bitmap_and_sort_agree(library: str, monkeypatch: pytest.MonkeyPatch) ->
     for size in ((2, 2), (3, 4), (7, 1)):
         B = csr_to_bsr(A, Options(blocksize=size))
         with monkeypatch.context() as patch:
-            patch.setattr(merge, "_BITMAP", 0)
-            patch.setattr(merge, "_ALWAYS", 0)
+            patch.setattr(numbering, "_BITMAP", 0)
+            patch.setattr(numbering, "_ALWAYS", 0)
             C = csr_to_bsr(A, Options(blocksize=size))
         assert sf.same(B, C, level="buffers")
 

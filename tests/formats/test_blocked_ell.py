@@ -55,6 +55,13 @@ def test_check_false_promises_that_there_are_no_leftovers():
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
+def test_leftovers_are_found_where_blocks_divide_the_shape(library):
+    data, cols = _in(library, np.ones((1, 2, 1, 1)), np.array([[0, -1]]))
+    (problem,) = BlockedELL.trusted(data=data, col_indices=cols, shape=(1, 3)).problems()
+    assert (problem.rule, problem.place, problem.value) == ("padding", "data[0, 1, 0, 0]", 1.0)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
 def test_equal_blocks_are_summed_and_leave_empty_slots(library):
     cols = [[1, 0, 1], [2, -1, 2]]
     data = np.array([[1.0, 2, 3], [5, 50, -5]]).reshape(2, 3, 1, 1)

@@ -179,6 +179,24 @@ def test_single_element_keeps_its_bits_beside_a_sum(bits, library):
     assert float(found[1, 1]) == 3.0
 
 
+SIGNALLING = {"float16": 0x7C01, "bfloat16": 0x7F81, "float32": 0x7F800001, "float8_e5m2": 0x7D}
+
+
+@pytest.mark.parametrize("dtype", SIGNALLING)
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_single_signalling_nan_beside_a_sum(library, dtype):
+    """Widening to the accumulator and back would make it quiet."""
+    if dtype not in VALUE_DTYPES[library]:
+        return
+    lib, kind_ = _arrays.library(library), host_dtype(dtype)
+    data = np.array([1.0, 0.0, 2.0], "float32").astype(kind_)
+    data.view(f"u{kind_.itemsize}")[1] = SIGNALLING[dtype]
+    index = [lib.from_numpy(np.array(x), "cpu") for x in ([1, 0, 1], [1, 2, 1])]
+    found = reference.entries(COO(lib.from_numpy(data, "cpu"), *index, (2, 4)))
+    assert found[0, 2].tobytes() == data[1].tobytes()
+    assert float(found[1, 1]) == 3.0
+
+
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_lone_minus_zero_survives_the_fill_of_an_equal_block(library):
     lib = _arrays.library(library)

@@ -110,8 +110,6 @@ def test_deepcopy_and_pickle_keep_marks_and_the_side_record(library, way):
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 @pytest.mark.parametrize("format", ALL_FORMATS)
 def test_every_pickle_protocol(format, protocol):
-    if protocol < 2 and format == "coo":
-        pass  # slots objects need __reduce__, which every protocol takes
     _same_but_apart(build(format), lambda A: pickle.loads(pickle.dumps(A, protocol)))
 
 

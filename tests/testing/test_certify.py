@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import Phase, settings
 
 from sparseformats import dispatch, testing
 from sparseformats.convert.csr_csc import csr_to_csc
 from sparseformats.dispatch import EXACT, KernelRecord
 from sparseformats.formats import CSC, CSR
+from sparseformats.testing import certify
+
+
+@pytest.fixture
+def unshrunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not spend time on making the failing example small."""
+    found = functools.partial(settings, phases=[Phase.generate], database=None, derandomize=True)
+    monkeypatch.setattr(certify, "settings", found)
 
 
 @pytest.mark.parametrize("format", testing.FORMATS)
@@ -19,6 +29,7 @@ def test_a_format_is_certified(format: str) -> None:
     assert sum(certificate.runs.values()) == 20
 
 
+@pytest.mark.usefixtures("unshrunk")
 def test_a_format_that_forgets_its_zeros_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     def from_parts(cls: Any, buffers: Any, static: Any) -> Any:
         kept = buffers["data"] != 0
@@ -60,6 +71,7 @@ def test_a_conversion_is_certified() -> None:
     assert not certificate.refusals
 
 
+@pytest.mark.usefixtures("unshrunk")
 def test_a_lossy_conversion_is_not() -> None:
     with pytest.raises(AssertionError, match="content preserved"):
         testing.certify_kernel(record("drops_zeros"), values="small", examples=100)

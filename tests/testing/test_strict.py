@@ -61,6 +61,12 @@ def test_slices_are_clipped(lib: _arrays.ArrayLibrary, key: object) -> None:
     assert np.array_equal(lib.to_numpy(lib.from_numpy(x)[key]), x[key])
 
 
+def test_slices_are_clipped_on_assignment(lib: _arrays.ArrayLibrary) -> None:
+    x = lib.zeros((2, 3), "int64")
+    x[1:9, :] = lib.asarray([1, 2, 3])
+    assert lib.to_numpy(x).tolist() == [[0, 0, 0], [1, 2, 3]]
+
+
 def test_a_matrix_of_strict_arrays(lib: _arrays.ArrayLibrary) -> None:
     data, index = lib.asarray([1.0, 2.0]), lib.asarray([1, 0])
     A = COO(data, index, index, (2, 2))

@@ -6,6 +6,7 @@ rounds once and writes. So alpha, beta, `out` and half types behave alike in eve
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,12 @@ import numpy as np
 from sparseformats import _arrays
 from sparseformats._arrays import Array, ArrayLibrary
 from sparseformats._dtypes import accumulator
+from sparseformats.dispatch.query import Query
 
-__all__ = ["compute_dtype", "deliver", "host", "unhost"]
+__all__ = ["Host", "Run", "compute_dtype", "deliver", "host", "is_plain", "unhost"]
+
+Run = Callable[[Array, "Array | None", Any, Any], Array]
+"""``(x, out, alpha, beta) -> y``, what a kernel's ``bind`` returns."""
 
 Host = np.ndarray[Any, np.dtype[Any]]
 
@@ -24,6 +29,11 @@ def compute_dtype(out_dtype: str | None) -> str:
     if out_dtype is None:
         raise ValueError("a product's query must name the dtype of its result")
     return accumulator(out_dtype)
+
+
+def is_plain(query: Query, computes: str) -> bool:
+    """Whether a raw product in `computes` is the result: nothing to cast, scale or add."""
+    return query.x_dtype == query.out_dtype == computes and query.alpha_one and query.beta_zero
 
 
 def host(x: Array, dtype: str) -> Host:

@@ -13,8 +13,14 @@ from sparseformats._dtypes import accumulator, itemsize, kind
 from sparseformats.dispatch.record import Query
 
 __all__ = [
+    "block_gemm",
+    "dense",
+    "dense_dtype",
+    "gather",
     "numpy_blocks",
+    "panels",
     "reference",
+    "sampled_reference",
     "scipy_bsr",
     "scipy_csr",
     "spgemm",
@@ -132,6 +138,57 @@ def unpacked(query: Query) -> float:
     size, n = float(query.m) * query.k * _width(query), _columns(query)
     gemm = size * (0.1 if n == 1 else 0.4 + 0.016 * n) * NANO
     return 12 + gemm + _slots(query) * _UNPACK * NANO
+
+
+_FILL = 0.25  # nanoseconds an element of the dense copy to make it
+_EXACT_TERMS = 1 << 21  # products of 16-bit integers whose sum a float64 still holds exactly
+_WITHOUT_BLAS = 1.0  # nanoseconds a multiplication of wide integers
+
+
+def dense_dtype(query: Query) -> str:
+    """Dtype of the GEMM over a dense copy: one that BLAS knows wherever its result is exact.
+
+    A sum of ones in float32 never falls back to 0, which is all that bool asks; sums of products
+    of narrow integers are whole numbers that float64 holds.
+    """
+    dtype = accumulator(query.out_dtype or "float64")
+    if kind(dtype) == "b":
+        return "float32"
+    narrow = max(itemsize(name or dtype) for name in (query.a_dtype, query.x_dtype)) <= 2
+    return "float64" if kind(dtype) in "iu" and narrow and query.k <= _EXACT_TERMS else dtype
+
+
+def dense(query: Query) -> float:
+    """A GEMM over a dense copy; integers that float64 cannot hold are multiplied without BLAS."""
+    size, n, dtype = float(query.m) * query.k, _columns(query), dense_dtype(query)
+    each = (0.1 if n == 1 else 0.4 + 0.016 * n) * itemsize(dtype) / 4
+    if kind(dtype) in "iu":
+        each = _WITHOUT_BLAS * n
+    packing = size * _FILL + _slots(query) * (1 + _ENUMERATE.get(query.format, 0.0))
+    return 15 + (size * each + packing) * NANO + _rearranging(query)
+
+
+def gather(query: Query) -> float:
+    """Two gathered rows and a dot product an element."""
+    return 60 + _slots(query) * (6 + 0.8 * query.n * _width(query)) * NANO
+
+
+def panels(query: Query) -> float:
+    """A GEMM of the whole shape, in panels, and a gather."""
+    gemm = float(query.m) * query.k * (0.5 + 0.03 * query.n) * _width(query)
+    gemm *= 4 if kind(query.out_dtype or "float32") == "c" else 1
+    return 70 + (gemm + 6 * _slots(query)) * NANO
+
+
+def block_gemm(query: Query) -> float:
+    """Two gathered panels and a GEMM a block."""
+    slots, edge = _slots(query), min(query.blocksize or (1, 1))
+    return 80 + slots * (2 + query.n * _width(query) * (0.04 + 1.2 / edge)) * NANO
+
+
+def sampled_reference(query: Query) -> float:
+    """A dot product in a wide type an element, by loops over elements."""
+    return 1000 + _slots(query) * (10 + 0.01 * query.n)
 
 
 def spgemm(query: Query) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -9,7 +10,14 @@ import numpy as np
 from sparseformats._arrays import Array, ArrayLibrary
 from sparseformats.dispatch.query import Query
 from sparseformats.formats import SparseMatrix
-from sparseformats_kernels.cpu.common import compute_dtype, deliver, host, unhost
+from sparseformats_kernels.cpu.common import (
+    Run,
+    compute_dtype,
+    deliver,
+    host,
+    is_plain,
+    unhost,
+)
 from sparseformats_kernels.cpu.elements import as_bsr, as_compressed
 
 __all__ = ["ScipyBSR", "ScipyCSR", "State"]
@@ -45,6 +53,32 @@ class ScipyCSR:
         y = state.matrix @ host(x, state.computes)
         return deliver(state.lib, unhost(state.lib, y), out, alpha, beta, state.gives)
 
+    @staticmethod
+    def bind(state: State, query: Query) -> Run:
+        """Leave out what operands of these facts do not need: the common call is SciPy's alone."""
+        return _bare(state, query) or partial(ScipyCSR.run, state)
+
+    @staticmethod
+    def bind_vector(state: State, query: Query) -> Run | None:
+        """Give SciPy the vector itself: as one column it takes longer."""
+        return _bare(state, query)
+
+
+def _bare(state: State, query: Query) -> Run | None:
+    """SciPy's product alone, where it is the whole result."""
+    matrix, padded = state.matrix, state.matrix.shape != state.shape
+    if state.lib.name != "numpy" or padded or not is_plain(query, state.computes):
+        return None
+
+    def run(x: Array, out: Array | None, alpha: Any, beta: Any) -> Array:
+        y: Array = matrix @ x
+        if out is None:
+            return y
+        out[...] = y
+        return out
+
+    return run
+
 
 @final
 class ScipyBSR:
@@ -68,3 +102,13 @@ class ScipyBSR:
             dense = whole
         y = (state.matrix @ dense)[:m]
         return deliver(state.lib, unhost(state.lib, y), out, alpha, beta, state.gives)
+
+    @staticmethod
+    def bind(state: State, query: Query) -> Run:
+        """As `ScipyCSR.bind`."""
+        return _bare(state, query) or partial(ScipyBSR.run, state)
+
+    @staticmethod
+    def bind_vector(state: State, query: Query) -> Run | None:
+        """As `ScipyCSR.bind_vector`."""
+        return _bare(state, query)

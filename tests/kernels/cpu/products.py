@@ -131,8 +131,15 @@ def blocked_ell(
     return sf.BlockedELL(array(library, slots), array(library, columns), shape, index_dtype=index)
 
 
+def needs_finite(kernel: str) -> bool:
+    """Whether a kernel serves floating operands only under a promise that they are finite."""
+    declared = (check for check in KERNELS[kernel].checks if isinstance(check, Check))
+    return any(check.code == "needs-finite-operand" for check in declared)
+
+
 def multiply(kernel: str, A: Any, X: Any, **options: Any) -> Any:
     """The product, and proof that the kernel asked for made it."""
+    options.setdefault("assume_finite", needs_finite(kernel))
     with sf.tracing() as trace:
         y = sf.matmul(A, X, kernel=kernel, **options)
     assert trace.kernels == [kernel]

@@ -15,11 +15,12 @@ from sparseformats_kernels.cpu.convert import (
     _csr_bsr,
     _dense,
     _dense_bsr,
+    _grid,
 )
 
 DTYPES = ("float32", "float64", "float16", "bfloat16", "complex64", "complex128")
 DTYPES += ("bool", "int8", "uint16", "int64")
-SHAPES = ((0, 0), (0, 5), (5, 0), (1, 1), (7, 11), (16, 24), (23, 17), (3, 70), (70, 3), (40, 40))
+SHAPES = ((0, 0), (0, 5), (5, 0), (1, 1), (7, 11), (16, 24), (23, 17), (3, 70), (70, 3))
 BLOCKS = ((1, 1), (2, 3), (16, 16), (8, 8), (1, 4), (4, 1), (4, 4), (3, 8), (100, 50))
 
 Elements = dict[tuple[int, int], bytes]
@@ -113,7 +114,9 @@ def assert_width(index: str, *arrays: Any) -> None:
 def cases() -> list[Case]:
     found = []
     for number, shape in enumerate(SHAPES):
-        found += [random_csr(number, shape, density) for density in (0.0, 0.05, 0.4, 1.0)]
+        densities = (0.05, 0.4, 1.0) if number > 3 else (1.0,)
+        found += [random_csr(number, shape, density) for density in densities]
+    found.append(random_csr(1, (23, 17), 0.0))
     found += [random_csr(5, (23, 17), 0.3, dtype) for dtype in DTYPES]
     found += [random_csr(6, (23, 17), 0.3, dtype, "int64") for dtype in ("float32", "complex128")]
     return found
@@ -124,9 +127,9 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Each way to find blocks, with chunks of a few elements."""
     name: str = request.param
     if name != "chosen":
-        monkeypatch.setattr(_csr_bsr, "CHUNK", 9)
-        monkeypatch.setattr(_csr_bsr, "WHOLE_ROW", 1)
-        monkeypatch.setattr(_csr_bsr, "BITMAP_CELLS", 10**9 if name == "bitmap" else -1)
+        monkeypatch.setattr(_grid, "CHUNK", 9)
+        monkeypatch.setattr(_csr_bsr, "WHOLE_ROW", 1 if name == "bitmap" else 10**9)
+        monkeypatch.setattr(_grid, "BITMAP_CELLS", 10**9 if name == "bitmap" else -1)
         monkeypatch.setattr(_csr_bsr, "DIRECT_BYTES", 10**9 if name == "direct" else -1)
         monkeypatch.setattr(_csr_bsr, "SMALL", -1)
         monkeypatch.setattr(_csr_bsr, "DIRECT_COLUMNS", 10**9 if name == "direct" else -1)
@@ -154,7 +157,7 @@ def test_bsr_to_csr(
 ) -> None:
     if share != "chosen":
         monkeypatch.setattr(_bsr_csr, "SLOTS", 130)
-        monkeypatch.setattr(_bsr_csr, "SMALL", -1)
+        monkeypatch.setattr(_bsr_csr, "SMALL", 0)
         limit = 1 if share == "sparse" else -1
         monkeypatch.setattr(_bsr_csr, "SPARSE_SHARE", dict.fromkeys((1, 2, 4, 8), limit))
         monkeypatch.setattr(_bsr_csr, "NEARLY_FULL", 0 if share == "nearly-full" else 2)
@@ -229,7 +232,7 @@ def test_dense_to_bsr_and_csr(dtype: str, monkeypatch: pytest.MonkeyPatch) -> No
                 assert made[0].dtype == dense.dtype
                 assert_width("int32", made[1], made[2])
                 assert csr_elements(*made) == expected
-                for blocksize in BLOCKS:
+                for blocksize in BLOCKS[1:] if array is dense else BLOCKS[1:3]:
                     blocks = _dense_bsr.dense_to_bsr(array, blocksize)
                     assert_width("int32", blocks[1], blocks[2])
                     assert bsr_elements(*blocks, None, shape) == expected

@@ -13,7 +13,16 @@ import sparseformats as sf
 from sparseformats import _arrays, _dtypes
 from sparseformats.ops.scalars import result_dtype
 from sparseformats.testing import LAYOUTS, assert_close, dense_operands, laid_out, matrices
-from tests.kernels.cpu.products import CASES, KERNELS, allows, array, matrix, multiply, values
+from tests.kernels.cpu.products import (
+    CASES,
+    KERNELS,
+    allows,
+    array,
+    matrix,
+    multiply,
+    needs_finite,
+    values,
+)
 
 EACH = pytest.mark.parametrize(("kernel", "library", "format"), CASES)
 SHAPES = [(14, 11), (9, 6), (1, 1), (2, 13), (7, 5)]
@@ -110,6 +119,10 @@ def test_non_finite_operands(kernel: str, library: str, format: str) -> None:
         host = values(np.random.default_rng(3), "float32", (shape[1], 4))
         host[0, 0], host[-1, 1], host[shape[1] // 2, 2] = np.inf, -np.inf, np.nan
         X = array(library, host)
+        if needs_finite(kernel):
+            with pytest.raises(sf.NoKernelError, match="needs-finite-operand"):
+                multiply(kernel, A, X, assume_finite=False)
+            continue
         assert_close(multiply(kernel, A, X), A, X)
 
 
@@ -154,8 +167,9 @@ def test_drawn_matrices(kernel: str, library: str) -> None:
 
     @given(st.data())
     def run(data: Any) -> None:
-        A = data.draw(matrices(formats, library=library, dtypes=dtypes, values="any"))
-        X = data.draw(dense_operands(A, values="any"))
+        pool = "moderate" if needs_finite(kernel) else "any"
+        A = data.draw(matrices(formats, library=library, dtypes=dtypes, values=pool))
+        X = data.draw(dense_operands(A, values=pool))
         assert_close(multiply(kernel, A, X), A, X)
 
     run()
@@ -193,8 +207,9 @@ def sum_of_blocks(row: Any, col: Any, data: Any, b: int) -> Any:
 def test_eight_threads_multiply_one_matrix(kernel: str, library: str, format: str) -> None:
     A = matrix(format, (14, 11), library)
     X = operand(A, (11, 5))
-    expected = A.lib.to_numpy(sf.matmul(A, X, kernel=kernel))
+    options: dict[str, Any] = {"kernel": kernel, "assume_finite": needs_finite(kernel)}
+    expected = A.lib.to_numpy(sf.matmul(A, X, **options))
     with ThreadPoolExecutor(8) as pool:
-        found = pool.map(lambda _: sf.matmul(A, X, kernel=kernel), range(32))
+        found = pool.map(lambda _: sf.matmul(A, X, **options), range(32))
         for y in found:
             np.testing.assert_array_equal(A.lib.to_numpy(y), expected)

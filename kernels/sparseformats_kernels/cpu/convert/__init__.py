@@ -15,6 +15,14 @@ __all__ = ["RECORDS"]
 _EDGES = "sparseformats_kernels.cpu.convert.edges"
 _SCIPY = Requirement("scipy", "1.14")
 _NUMPY_ON_CPU = (checks.library_is("numpy"), checks.device_is("cpu"))
+# Between COO and CSC the way leads through CSR, whose pointers nobody asked for.
+_FEW_ROWS = checks.Check(
+    "size",
+    "at most 65536 rows or 8 rows a stored element",
+    lambda query: query.m <= max(65536, 8 * (query.nnz or 0)),
+    lambda query: f"{query.m} rows, {query.nnz} stored elements",
+)
+_THROUGH_CSR = {("coo", "csc"), ("csc", "coo")}
 
 _CALL = 20.0  # microseconds of Python around the work
 # Nanoseconds a dense element, or a stored element of a sparse source: from the 8192 x 8192
@@ -28,6 +36,7 @@ _NANOSECONDS = {
     ("csc", "coo"): 8.0,
     ("csr", "bsr"): 12.0,
     ("bsr", "csr"): 3.0,
+    ("bsr.T", "bsr"): 2.0,
     ("dense", "csr"): 1.5,
     ("dense", "bsr"): 1.5,
     ("coo", "dense"): 5.0,
@@ -52,9 +61,9 @@ RECORDS = tuple(
         "numpy-scipy",
         f"convert:{source}->{target}",
         (source,),
-        f"{_EDGES}:{source}_to_{target}",
+        f"{_EDGES}:{source.replace('.T', '_transposed')}_to_{target}",
         requires=(_SCIPY,),
-        checks=_NUMPY_ON_CPU,
+        checks=(*_NUMPY_ON_CPU, _FEW_ROWS) if (source, target) in _THROUGH_CSR else _NUMPY_ON_CPU,
         cost=_cost(nanoseconds),
         tolerance=EXACT,
         doc=f"{source} to {target} by SciPy's C++ on integer views, and NumPy in cache-sized runs",

@@ -3,11 +3,13 @@
 How a run of block rows is converted depends on the share of its slots that is stored:
 
 - *full*: SciPy's ``bsr_tocsr`` writes the result itself.
-- *nearly full*: so too, then SciPy drops the fill in place; one branch a slot, seldom mispredicted.
 - *dense*: expand the run in the cache, and take what is stored.
 - *sparse*: never look at empty slots one by one. The mask of stored slots is read as words of up
   to 8 slots; those with a stored slot are sorted by row and taken apart. The result is kept until
   its size is known, so that a large matrix of mostly fill is read from memory only once.
+
+A matrix that is *nearly full*, by a sample, is not counted first: SciPy drops what little fill
+there is in place, one seldom mispredicted branch a slot.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from sparseformats_kernels.cpu.convert._bits import (
     ranges,
     to_width,
 )
+from sparseformats_kernels.cpu.convert._scratch import scratch
 
 __all__ = ["bsr_to_csr"]
 
@@ -37,6 +40,7 @@ __all__ = ["bsr_to_csr"]
 # which *nearly full* wins; slots handled together (2**16 lost 10 to 40 %, 2**19 won nothing).
 SPARSE_SHARE = {8: 0.18, 4: 0.12, 2: 0.03, 1: 0.01}
 NEARLY_FULL = 0.75
+SAMPLES, SAMPLE = 16, 1024  # runs of a sample, and slots of each
 SMALL = 1 << 14  # so few slots that the number of calls decides: *dense* has the fewest
 SLOTS = 4 * CHUNK
 
@@ -80,10 +84,15 @@ def bsr_to_csr(
     """
     m, n = shape
     share = SPARSE_SHARE[_word(data.shape[2])] if data.size > SMALL else -1.0
+    if zeros is None and data.size > SMALL and _is_nearly_full(data, indices, n):
+        return _convert_nearly_full(data, indices, indptr, shape)
     runs: list[_Run] = []
     parts: dict[int, Part] = {}
     for run in _runs(data, indices, indptr, shape, zeros):
-        mask = nonzero(run.data) if run.stored is None else run.stored
+        mask = run.stored
+        if mask is None:
+            room = scratch("mask", run.data.size, np.bool_).reshape(run.data.shape)
+            mask = nonzero(run.data, room)
         count = int(np.count_nonzero(mask))
         if count <= share * mask.size:
             parts[len(runs)] = _convert_sparse(run, mask)
@@ -140,23 +149,46 @@ def _put(run: _Run, part: Part | None, values: Array, index: Array) -> Array:
     bits = as_bits(run.data)
     if part is None and count == size and index.dtype == run.columns.dtype:
         return _expand(run, bits, values[:size], index[:size])
-    if part is None and count >= NEARLY_FULL * size and _eliminates(run, values, index):
-        pointers = _expand(run, bits, values[:size], index[:size])
-        typed = values if run.data.dtype.kind == "V" else values.view(run.data.dtype)
-        typed = values if typed.dtype == np.float16 else typed
-        shape = len(pointers) - 1, run.bcols * run.data.shape[2]
-        sparsetools.csr_eliminate_zeros(*shape, pointers, index, typed)
-        if pointers[-1] == count:
-            return pointers
-        # It kept a -0.0 of a half type, or dropped a subnormal that the processor flushes.
-    values[:count], index[:count], pointers = part or _convert_dense(run, bits)
+    if part is None:
+        return _convert_dense(run, bits, values[:count], index[:count])
+    values[:count], index[:count], pointers = part
     return pointers
 
 
-def _eliminates(run: _Run, values: Array, index: Array) -> bool:
-    """Tell whether SciPy may drop the fill in place."""
-    room = len(values) >= run.data.size
-    return room and run.stored is None and index.dtype == run.columns.dtype
+def _is_nearly_full(data: Array, indices: Array, n: int) -> bool:
+    """Judge a sample, and whether SciPy can express and recognise what there is."""
+    C = data.shape[2]
+    if index_width(str(indices.dtype), -(-n // C) * C, data.size) != str(indices.dtype):
+        return False
+    if data.dtype.kind not in "biufc" or data.dtype == np.float16:
+        return False  # as integers their -0.0 is not zero
+    if data.dtype.kind in "fc" and not np.count_nonzero(np.finfo(data.dtype).smallest_subnormal):
+        return False  # the processor flushes subnormals, SciPy would drop them
+    flat = data.reshape(-1)
+    parts = [flat[i : i + SAMPLE] for i in range(0, len(flat), len(flat) // SAMPLES + 1)]
+    share = np.mean([np.count_nonzero(nonzero(part)) / len(part) for part in parts])
+    return NEARLY_FULL <= float(share) < 1
+
+
+def _convert_nearly_full(
+    data: Array, indices: Array, indptr: Array, shape: tuple[int, int]
+) -> Part:
+    m, n = shape
+    bits, end = as_bits(data), 0
+    values, index = np.empty(data.size, bits.dtype), np.empty(data.size, indices.dtype)
+    pointers = np.zeros(m + 1, indices.dtype)
+    for run in _runs(data, indices, indptr, shape, None):
+        part = values[end : end + run.data.size], index[end : end + run.data.size]
+        local = _expand(run, as_bits(run.data), *part)
+        typed = part[0].view(data.dtype)
+        sparsetools.csr_eliminate_zeros(len(local) - 1, n, local, part[1], typed)
+        rows = pointers[run.row : run.row + len(local)]
+        rows[:] = local[: len(rows)] + end
+        end += int(local[-1])
+    values, index = values[:end].view(data.dtype), index[:end]
+    if end < data.size // 2:  # the sample was not like the rest: do not hold on to the room
+        values, index = values.copy(), index.copy()
+    return values, index, pointers
 
 
 def _expand(run: _Run, blocks: Array, values: Array, index: Array) -> Array:
@@ -170,17 +202,23 @@ def _expand(run: _Run, blocks: Array, values: Array, index: Array) -> Array:
     return pointers
 
 
-def _convert_dense(run: _Run, bits: Array) -> Part:
-    values, index = np.empty(bits.size, bits.dtype), np.empty(bits.size, run.columns.dtype)
-    pointers = _expand(run, bits, values, index)
+def _convert_dense(run: _Run, bits: Array, values: Array, index: Array) -> Array:
+    all_values = scratch("values", bits.size, bits.dtype)
+    all_index = scratch("index", bits.size, run.columns.dtype)
+    pointers = _expand(run, bits, all_values, all_index)
+    keep = scratch("mask", bits.size, np.bool_)
     if run.stored is None:
-        keep = nonzero(values.view(run.data.dtype))
+        nonzero(all_values.view(run.data.dtype), keep)
     else:
-        flags = np.empty(bits.size, np.int8)
-        _expand(run, run.stored.view(np.int8), flags, np.empty_like(index))
-        keep = flags.view(np.bool_)
+        flags, waste = run.stored.view(np.int8), np.empty_like(all_index)
+        _expand(run, flags, keep.view(np.int8), waste)
     kept = np.flatnonzero(keep)
-    return values.take(kept), index.take(kept), np.searchsorted(kept, pointers)
+    np.take(all_values, kept, out=values, mode="clip")  # other modes make a copy first
+    if index.dtype == all_index.dtype:
+        np.take(all_index, kept, out=index, mode="clip")
+    else:
+        index[:] = all_index.take(kept)
+    return np.searchsorted(kept, pointers)
 
 
 def _word(C: int) -> int:
@@ -214,7 +252,8 @@ def _convert_sparse(run: _Run, mask: Mask) -> Part:
 def _ordered_words(run: _Run, words: Array, R: int, S: int) -> tuple[Array, Array]:
     """Numbers of the words with a stored slot in row order, and pointers of the rows to them."""
     brows, name = len(run.pointers) - 1, run.columns.dtype
-    picked = np.flatnonzero(words != 0).astype(name)
+    hot = np.not_equal(words, 0, out=scratch("hot", len(words), np.bool_))
+    picked = np.flatnonzero(hot).astype(name)
     block = picked // (R * S)
     row = np.repeat(np.arange(0, brows * R, R, dtype=name), np.diff(run.pointers)).take(block)
     row += (picked - block * (R * S)) // S

@@ -13,26 +13,24 @@ share a block (times per element, float32, 8192 x 8192, one core of a 2-core x86
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-
 import numpy as np
 from scipy.sparse import _sparsetools as sparsetools
 
 from sparseformats._dtypes import INT32_MAX, index_width
+from sparseformats_kernels.cpu.convert import _grid
 from sparseformats_kernels.cpu.convert._bits import (
     CHUNK,
     Array,
     as_bits,
     nonzero,
-    ranges,
+    row_units,
     to_width,
 )
+from sparseformats_kernels.cpu.convert._grid import Grid, find_blocks
+from sparseformats_kernels.cpu.convert._scratch import scratch
 
 __all__ = ["csr_to_bsr"]
 
-# Above this many bitmap cells an element, other ways win: measured crossover at 8 to 16.
-BITMAP_CELLS = 12
 # Blocks up to this size are cheaper to move twice than to be found by sorting.
 DIRECT_BYTES = 256
 # So few elements, and bytes of blocks, that the number of calls decides.
@@ -41,33 +39,6 @@ SMALL, SMALL_BYTES = 4096, 1 << 18
 DIRECT_COLUMNS = 1
 # Elements of a block row from which a copy of whole rows beats the scatter.
 WHOLE_ROW = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class _Grid:
-    """A CSR matrix seen as block rows; `rows` points into its elements."""
-
-    indices: Array
-    indptr: Array  # (brows * R + 1,): ragged rows are empty rows
-    rows: Array  # (brows + 1,)
-    bcols: int
-    R: int
-    C: int
-
-    def chunks(self) -> Iterator[tuple[int, int]]:
-        return ranges(self.rows, CHUNK)
-
-    def block_columns(self, first: int, last: int) -> Array:
-        """Block column of each element of the block rows first..last."""
-        return self.indices[self.rows[first] : self.rows[last]] // self.C
-
-    def row_offsets(self, first: int, last: int) -> Array:
-        """Where the scalar row of each element begins inside its block."""
-        counts = np.diff(self.indptr[first * self.R : last * self.R + 1])
-        begin = np.arange(self.R, dtype=np.int64) * self.C
-        if self.R * self.C <= INT32_MAX:
-            begin = begin.astype(np.int32)
-        return np.repeat(np.tile(begin, last - first), counts)
 
 
 def csr_to_bsr(
@@ -98,7 +69,7 @@ def csr_to_bsr(
     work = index_width(name, brows * R, bcols * C)  # SciPy is told the padded shape
     indices, indptr = to_width(indices, work), _padded(to_width(indptr, work), brows * R)
     rows = np.ascontiguousarray(indptr[::R])
-    grid = _Grid(indices, indptr, rows, bcols, R, C)
+    grid = Grid(indices, indptr, rows, bcols, R, C)
     stored = _stored_zeros(data)
     if _direct(grid, data):
         blocks, index, pointers = _convert_directly(grid, as_bits(data))
@@ -107,18 +78,10 @@ def csr_to_bsr(
             flags, _, _ = _convert_directly(grid, stored.view(np.int8))
             marks = np.flatnonzero(flags)
     else:
-        index, pointers, ranks = _find_blocks(grid)
+        index, pointers, ranks = find_blocks(grid)
         blocks = np.zeros((len(index), R, C), as_bits(data).dtype)
         marks = _scatter(grid, as_bits(data), index, pointers, ranks, stored, blocks)
     return blocks.view(data.dtype), to_width(index, name), to_width(pointers, name), marks
-
-
-def _find_blocks(grid: _Grid) -> tuple[Array, Array, Array | None]:
-    """Sorted block columns, block pointers, and perhaps the block number of each element."""
-    cells = (len(grid.rows) - 1) * grid.bcols
-    if cells <= BITMAP_CELLS * len(grid.indices) and grid.bcols <= INT32_MAX:
-        return *_blocks_by_bitmap(grid), None
-    return _blocks_by_sorting(grid)
 
 
 def _padded(indptr: Array, rows: int) -> Array:
@@ -134,7 +97,7 @@ def _stored_zeros(data: Array) -> Array | None:
     return None
 
 
-def _direct(grid: _Grid, data: Array) -> bool:
+def _direct(grid: Grid, data: Array) -> bool:
     """Tell whether SciPy's own routine, repaired, is the fastest way."""
     size, count = grid.R * grid.C, len(data)
     if data.dtype.itemsize == 16 or count * size > np.iinfo(grid.indices.dtype).max:
@@ -147,10 +110,10 @@ def _direct(grid: _Grid, data: Array) -> bool:
     if count <= SMALL and count * size <= SMALL_BYTES:
         return True
     cells = (len(grid.rows) - 1) * grid.bcols
-    return size <= DIRECT_BYTES and cells > BITMAP_CELLS * count
+    return size <= DIRECT_BYTES and cells > _grid.BITMAP_CELLS * count
 
 
-def _convert_directly(grid: _Grid, bits: Array) -> tuple[Array, Array, Array]:
+def _convert_directly(grid: Grid, bits: Array) -> tuple[Array, Array, Array]:
     R, C, name = grid.R, grid.C, grid.indices.dtype
     shape, brows = (len(grid.indptr) - 1, grid.bcols * C), len(grid.rows) - 1
     count = sparsetools.csr_count_blocks(*shape, R, C, grid.indptr, grid.indices)
@@ -170,49 +133,8 @@ def _convert_directly(grid: _Grid, bits: Array) -> tuple[Array, Array, Array]:
     return np.take(blocks, order, axis=0), sorted_index, pointers
 
 
-def _blocks_by_bitmap(grid: _Grid) -> tuple[Array, Array]:
-    """Sorted block columns and block pointers."""
-    pointers = np.zeros_like(grid.rows)
-    parts = [grid.indices[:0]]
-    for first, last in grid.chunks():
-        rows, columns = last - first, grid.block_columns(first, last)
-        bitmap = np.zeros((rows, grid.bcols), np.bool_)
-        local = grid.rows[first : last + 1] - grid.rows[first]
-        # SciPy's "or" of ones into the bitmap: a scatter without a row number for each element.
-        ones = np.ones(len(columns), np.bool_)
-        sparsetools.csr_todense(rows, grid.bcols, local, columns, ones, bitmap.reshape(-1))
-        marked = np.flatnonzero(bitmap)
-        edges = np.searchsorted(marked, np.arange(rows + 1) * grid.bcols)
-        pointers[first + 1 : last + 1] = edges[1:] + pointers[first]
-        marked -= np.repeat(np.arange(rows) * grid.bcols, np.diff(edges))
-        parts.append(marked.astype(grid.indices.dtype))
-    return np.concatenate(parts), pointers
-
-
-def _blocks_by_sorting(grid: _Grid) -> tuple[Array, Array, Array]:
-    """Sorted block columns, block pointers, and the block number of each element."""
-    name = grid.indices.dtype
-    pointers = np.zeros_like(grid.rows)
-    ranks = np.empty_like(grid.indices)
-    parts = [grid.indices[:0]]
-    for first, last in grid.chunks():
-        columns = grid.block_columns(first, last)
-        local = grid.rows[first : last + 1] - grid.rows[first]
-        order = np.arange(len(columns), dtype=name)
-        sparsetools.csr_sort_indices(last - first, local, columns, order)
-        fresh = np.ones(len(columns) + 1, np.bool_)  # the last one only keeps edges in range
-        np.not_equal(columns[1:], columns[:-1], out=fresh[1:-1])
-        fresh[local] = True
-        numbers = np.cumsum(fresh) - 1
-        base = pointers[first]
-        pointers[first + 1 : last + 1] = numbers[local[1:]] + base
-        ranks[grid.rows[first] : grid.rows[last]][order] = numbers[:-1] + base
-        parts.append(columns[fresh[:-1]])
-    return np.concatenate(parts), pointers, ranks
-
-
 def _scatter(
-    grid: _Grid,
+    grid: Grid,
     bits: Array,
     index: Array,
     pointers: Array,
@@ -227,47 +149,81 @@ def _scatter(
         base, top = (int(pointers[row]) for row in (first, last))
         if begin == end:
             continue
-        whole = end - begin == (top - base) * size and stored is None
-        if whole and end - begin >= WHOLE_ROW * (last - first):
-            _copy_rows(grid, bits, pointers, range(first, last), blocks)
+        if end - begin == (top - base) * size and stored is None:
+            _copy_full(grid, bits, pointers, range(first, last), blocks)
             continue
-        columns = grid.block_columns(first, last)
-        if ranks is None:
-            place = _look_up(grid, index, pointers, first, last, columns)
-        else:
-            place = ranks[begin:end] - ranks.dtype.type(base)
-        if (top - base) * size > INT32_MAX:
-            place = place.astype(np.int64)
-        place *= size
-        place += grid.row_offsets(first, last)
-        columns *= grid.C
-        place += grid.indices[begin:end] - columns
-        place = place.astype(np.int64)  # NumPy indexes with int64 three times as fast
+        place = _places(grid, index, pointers, ranks, first, last)
         flat[base * size : top * size][place] = bits[begin:end]
         if stored is not None:
             marks.append(np.sort(place[stored[begin:end]]) + base * size)
     return np.concatenate(marks) if marks else None
 
 
-def _look_up(
-    grid: _Grid, index: Array, pointers: Array, first: int, last: int, columns: Array
+def _places(
+    grid: Grid, index: Array, pointers: Array, ranks: Array | None, first: int, last: int
 ) -> Array:
-    """Number, from 0 within the chunk, of the block of each element."""
+    """Position of each element among the slots of the block rows first..last."""
+    rows, size = last - first, grid.R * grid.C
+    begin, end = (int(grid.rows[row]) for row in (first, last))
+    blocks = int(pointers[last] - pointers[first])
+    wide = max(rows, blocks) * size > INT32_MAX
+    columns, name = grid.block_columns(first, last), np.int64 if wide else np.int32
+    place, keys = scratch("place", end - begin, name), scratch("keys", end - begin, np.int64)
+    if ranks is None:
+        cells = grid.rows_of(first, last, grid.rows, "rows")
+        cells = cells if rows * grid.bcols <= INT32_MAX else cells.astype(np.int64)
+        cells *= grid.bcols
+        cells += columns
+        keys[:] = cells  # NumPy indexes with int64 three times as fast
+        table = _table(grid, index, pointers, first, last).astype(name, copy=False)
+        np.take(table, keys, out=place, mode="clip")  # other modes make a copy first
+    else:
+        brow = grid.rows_of(first, last, grid.rows, "rows")
+        np.subtract(ranks[begin:end] - pointers[first], brow, out=place, casting="same_kind")
+    place *= size
+    # The scalar row counts from `first`, not within its block: hence blocks less block rows above.
+    lines = grid.rows_of(first * grid.R, last * grid.R, grid.indptr, "rows")
+    lines = lines.astype(name, copy=False)
+    lines *= grid.C
+    place += lines
+    columns *= grid.C
+    place += np.subtract(grid.indices[begin:end], columns, out=columns)
+    keys[:] = place
+    return keys
+
+
+def _table(grid: Grid, index: Array, pointers: Array, first: int, last: int) -> Array:
+    """By block position: the block's number less its row's, both from 0 within the chunk."""
     rows = last - first
-    name = np.int32 if rows * grid.bcols <= INT32_MAX else np.int64
+    brow = grid.rows_of(first, last, pointers, "brow")
     some = index[pointers[first] : pointers[last]]
-    cells, keys = some.astype(np.int64), columns
-    if rows > 1:
-        begin = np.arange(rows, dtype=name) * grid.bcols
-        cells += np.repeat(begin, np.diff(pointers[first : last + 1]))
-        keys = np.repeat(begin, np.diff(grid.rows[first : last + 1])) + columns
-    table = np.empty(rows * grid.bcols, np.int32)
-    table[cells] = np.arange(len(some), dtype=np.int32)
-    return table.take(keys)
+    table = scratch("table", rows * grid.bcols, np.int32)
+    cells = brow.astype(np.int64)
+    cells *= grid.bcols
+    cells += some
+    number = np.arange(len(some), dtype=np.int32)
+    number -= brow
+    table[cells] = number
+    return table
 
 
-def _copy_rows(grid: _Grid, bits: Array, pointers: Array, rows: range, blocks: Array) -> None:
+def _copy_full(grid: Grid, bits: Array, pointers: Array, rows: range, blocks: Array) -> None:
     """Copy block rows whose blocks are all full: the same values in another order."""
-    for row in rows:
-        part = bits[grid.rows[row] : grid.rows[row + 1]].reshape(grid.R, -1, grid.C)
-        blocks[pointers[row] : pointers[row + 1]] = part.transpose(1, 0, 2)
+    begin, end = (int(grid.rows[row]) for row in (rows.start, rows.stop))
+    if end - begin >= WHOLE_ROW * len(rows):
+        for row in rows:
+            part = bits[grid.rows[row] : grid.rows[row + 1]].reshape(grid.R, -1, grid.C)
+            blocks[pointers[row] : pointers[row + 1]] = part.transpose(1, 0, 2)
+        return
+    # Each C neighbours stay together. SciPy's bsr_tocsr, let loose on their numbers, tells where.
+    base, top = (int(pointers[row]) for row in (rows.start, rows.stop))
+    count, name = (top - base) * grid.R, pointers.dtype
+    local = pointers[rows.start : rows.stop + 1] - pointers[rows.start]
+    lines, waste = np.empty(len(rows) * grid.R + 1, name), np.zeros(count, name)
+    order = scratch("keys", count, np.int64)
+    sparsetools.bsr_tocsr(
+        *(len(rows), grid.bcols, grid.R, 1, local, waste[: top - base]),
+        *(np.arange(count), lines, np.empty_like(waste), order),
+    )
+    into = row_units(blocks[base:top].reshape(-1), grid.C)
+    into[order] = row_units(bits[begin:end], grid.C)

@@ -8,6 +8,7 @@ from scipy.sparse import _sparsetools as sparsetools
 from sparseformats._dtypes import INT32_MAX, index_width
 from sparseformats_kernels.cpu.convert._bits import CHUNK, Array, as_bits, nonzero, units
 from sparseformats_kernels.cpu.convert._compressed import transpose
+from sparseformats_kernels.cpu.convert._scratch import scratch
 
 __all__ = ["csr_to_dense", "dense_to_csr"]
 
@@ -27,7 +28,8 @@ def dense_to_csr(dense: Array) -> tuple[Array, Array, Array]:
     for first in range(0, m, step):
         slab = np.ascontiguousarray(dense[first : first + step])
         rows = len(slab)
-        found = np.flatnonzero(nonzero(slab))
+        mask = scratch("mask", slab.size, np.bool_)
+        found = np.flatnonzero(nonzero(slab.reshape(-1), mask))
         edges = np.searchsorted(found, np.arange(rows + 1) * n)
         indptr[first + 1 : first + rows + 1] = edges[1:] + indptr[first]
         values.append(as_bits(slab).reshape(-1).take(found).view(dense.dtype))

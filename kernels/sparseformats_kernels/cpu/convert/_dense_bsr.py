@@ -10,13 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparseformats._dtypes import index_width
-from sparseformats_kernels.cpu.convert._bits import CHUNK, Array, as_bits, nonzero
+from sparseformats_kernels.cpu.convert._bits import (
+    CHUNK,
+    Array,
+    as_bits,
+    nonzero,
+    ranges,
+    row_units,
+)
 
 __all__ = ["bsr_to_dense", "dense_to_bsr"]
 
-# Elements of the dense array that are looked at together.
-SLAB = 2 * CHUNK
-_SCALARS = {1: "i1", 2: "i2", 4: "i4", 8: "i8", 16: "c16"}
+# Elements of the dense array that are looked at together: a few hundred runs on a large array, as
+# the first pass only streams; and slots of blocks that are written to a dense array together.
+SLAB = 16 * CHUNK
+SLOTS = 2 * CHUNK
 
 
 def dense_to_bsr(dense: Array, blocksize: tuple[int, int]) -> tuple[Array, Array, Array]:
@@ -97,7 +105,7 @@ def _gather(slab: Array, row: Array, column: Array, out: Array) -> None:
         grid = slab.reshape(-1, R, bcols, C)
         out.reshape(-1, bcols, R, C)[...] = grid.transpose(0, 2, 1, 3)
         return
-    units, into = _row_units(slab, C), _row_units(out, C)
+    units, into = row_units(slab, C), row_units(out, C)
     place = _places(row, column, R, bcols)
     np.take(units, place, axis=0, out=into, mode="clip")  # the other modes copy `out` once more
 
@@ -108,13 +116,6 @@ def _places(row: Array, column: Array, R: int, bcols: int) -> Array:
     return (first[:, None] + np.arange(0, R * bcols, bcols)).reshape(-1)
 
 
-def _row_units(array: Array, C: int) -> Array:
-    """Rows of C elements, as scalars where there is a type of their size, else ``(rows, C)``."""
-    rows = array.reshape(-1, C)
-    scalar = _SCALARS.get(C * array.dtype.itemsize)
-    return rows.view(scalar).reshape(-1) if scalar else rows
-
-
 def bsr_to_dense(
     data: Array,
     indices: Array,
@@ -123,12 +124,10 @@ def bsr_to_dense(
     zeros: Array | str | None = None,
 ) -> Array:
     """Dense ``(m, n)`` array; what is stored keeps its bits, fill becomes +0.0."""
-    (m, n), (_, R, C) = shape, data.shape
-    brows, bcols = -(-m // R), -(-n // C)
+    n, (_, R, C) = shape[1], data.shape
+    bcols = -(-n // C)
     dense = np.zeros(shape, as_bits(data[:0]).dtype)
-    step = max(1, SLAB // max(1, R * n))
-    for first in range(0, brows, step):
-        last = min(first + step, brows)
+    for first, last in ranges(indptr, max(1, SLOTS // (R * C))):
         begin, end = int(indptr[first]), int(indptr[last])
         if begin == end:
             continue
@@ -169,4 +168,4 @@ def _spread(blocks: Array, row: Array, column: Array, slab: Array) -> None:
         grid = slab.reshape(-1, R, bcols, C)
         grid[...] = blocks.reshape(-1, bcols, R, C).transpose(0, 2, 1, 3)
         return
-    _row_units(slab, C)[_places(row, column, R, bcols)] = _row_units(blocks, C)
+    row_units(slab, C)[_places(row, column, R, bcols)] = row_units(blocks, C)

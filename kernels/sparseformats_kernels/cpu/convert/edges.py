@@ -8,10 +8,11 @@ import numpy as np
 
 from sparseformats import _arrays
 from sparseformats._dtypes import itemsize
-from sparseformats.formats import ALL, BSR, COO, CSC, CSR
+from sparseformats.formats import ALL, BSR, COO, CSC, CSR, Transposed
 from sparseformats.formats.slots import count_inside
 from sparseformats_kernels.cpu.convert._bits import Array, to_width
 from sparseformats_kernels.cpu.convert._bsr_csr import bsr_to_csr as _bsr_to_csr
+from sparseformats_kernels.cpu.convert._bsr_transpose import bsr_transpose
 from sparseformats_kernels.cpu.convert._compressed import compress, expand, transpose
 from sparseformats_kernels.cpu.convert._csr_bsr import csr_to_bsr as _csr_to_bsr
 from sparseformats_kernels.cpu.convert._dense import (
@@ -26,6 +27,7 @@ from sparseformats_kernels.cpu.convert._dense_bsr import (
 __all__ = [
     "bsr_to_csr",
     "bsr_to_dense",
+    "bsr_transposed_to_bsr",
     "coo_to_csc",
     "coo_to_csr",
     "coo_to_dense",
@@ -120,6 +122,20 @@ def bsr_to_csr(A: BSR, options: Options) -> CSR:
         A.data, to_width(A.indices, name), to_width(A.indptr, name), A.shape, A.zeros
     )
     return CSR.trusted(data=data, indices=indices, indptr=indptr, shape=A.shape)
+
+
+def bsr_transposed_to_bsr(A: Transposed, options: Options) -> BSR:
+    """Sort and turn the blocks; their elements are not sorted."""
+    base = A.base
+    if not isinstance(base, BSR):
+        raise TypeError(f"bsr_transposed_to_bsr needs a transposed BSR, got {base.format}.T")
+    marks = None if isinstance(base.zeros, str) else base.zeros
+    name = options.width(str(base.indices.dtype))
+    data, indices, indptr, moved = bsr_transpose(
+        base.data, to_width(base.indices, name), to_width(base.indptr, name), base.shape, marks
+    )
+    zeros = base.zeros if isinstance(base.zeros, str) else moved
+    return BSR.trusted(data=data, indices=indices, indptr=indptr, shape=A.shape, zeros=zeros)
 
 
 def dense_to_csr(D: Array, options: Options) -> CSR:

@@ -1,0 +1,7 @@
+"""``python -m sparseformats``."""
+
+import sys
+
+from sparseformats.cli import main
+
+sys.exit(main())

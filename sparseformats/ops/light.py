@@ -1,0 +1,140 @@
+"""Light plans: a kernel bound to a packed matrix, for operands of one set of facts."""
+
+from __future__ import annotations
+
+from functools import partial
+from threading import get_ident
+from time import perf_counter
+from types import ModuleType
+from typing import Any, cast, final
+
+from sparseformats import _arrays, dispatch
+from sparseformats._arrays import Array, ArrayLibrary
+from sparseformats.dispatch import Query, Selection
+from sparseformats.dispatch.plan_cache import Packed
+from sparseformats.ops.contract import MatmulKernel
+from sparseformats.ops.execution import Run, shaped
+from sparseformats.ops.operands import Operands
+from sparseformats.ops.scalars import Scalar
+
+__all__ = ["Light", "execute", "is_apart", "pack", "refuse_capture", "whereabouts"]
+
+_LEAVES = (str, bytes, int, float, complex, type, ModuleType, ArrayLibrary, Query)
+
+
+@final
+class Light:
+    """Everything that calls of equal facts have in common; refers to no matrix and no operand.
+
+    Attributes
+    ----------
+    kernel : str
+        Name of the kernel.
+    query : Query
+        Facts of the call.
+    lib : ArrayLibrary
+        Library of the operands.
+    native : bool
+        Operands can be used as they are.
+    run : callable
+        ``(x, out, alpha, beta) -> y`` for operands with those facts.
+    packed : Packed
+        The state that `run` uses.
+    stamp : int
+        When it was last used.
+    """
+
+    __slots__ = ("dtype", "kernel", "lib", "native", "packed", "query", "run", "stamp")
+
+    def __init__(
+        self,
+        o: Operands,
+        x: Array,
+        out: Array | None,
+        query: Query,
+        selection: Selection,
+        packed: Packed,
+    ) -> None:
+        target: Any = selection.target
+        self.kernel = selection.name
+        self.query = query
+        self.lib = o.lib
+        self.dtype = o.dtype
+        self.native = o.lib.is_native(x)
+        self.run = _bound(target, o, out is not None, query, packed.state)
+        self.packed = packed
+        self.stamp = 0
+
+
+def _bound(target: Any, o: Operands, has_out: bool, query: Query, state: Any) -> Run:
+    """The kernel's run for operands of this shape."""
+    if len(o.shape) == 1 and hasattr(target, "bind_vector"):
+        run: Run | None = target.bind_vector(state, query)
+        if run is not None:
+            return run
+    bind = getattr(target, "bind", None)
+    run = partial(target.run, state) if bind is None else bind(state, query)
+    return shaped(run, o, has_out)
+
+
+def execute(light: Light, x: Array, out: Array | None, alpha: Scalar, beta: Scalar) -> Array:
+    """Run a light plan, telling who listens."""
+    if not light.native:
+        x = light.lib.native(x)
+    if not dispatch.is_tracing():
+        return light.run(x, out, alpha, beta)
+    start = perf_counter()
+    y = light.run(x, out, alpha, beta)
+    dispatch.record_run("matmul", light.kernel, light.query, perf_counter() - start)
+    return y
+
+
+def pack(o: Operands, query: Query, selection: Selection) -> Packed:
+    """Let a kernel prepare the matrix."""
+    kernel = cast("MatmulKernel", selection.target)
+    state = kernel.pack(o.matrix, query)
+    own = {o.lib.address(x) for x in o.matrix.buffers().values()}
+    return Packed(state, _nbytes(state, own, set()), kernel)
+
+
+def is_apart(selection: Selection) -> bool:
+    """Whether the kernel's states must not be shared by threads and streams."""
+    return bool(getattr(selection.target, "per_thread", False))
+
+
+def whereabouts(lib: ArrayLibrary, device: str) -> tuple[int, int]:
+    """Numbers of the thread that calls and of the current stream of a device."""
+    return get_ident(), lib.stream(device)
+
+
+def refuse_capture(lib: ArrayLibrary, device: str) -> None:
+    """Refuse to prepare anything while a graph is being recorded.
+
+    Raises
+    ------
+    RuntimeError
+    """
+    if lib.capturing(device):
+        raise RuntimeError(
+            "matmul: prepare before capture: this call has no plan yet, and making one cannot be "
+            "recorded into a graph; make the same call, or sparseformats.plan(A, X), before it"
+        )
+
+
+def _nbytes(state: Any, own: set[int], seen: set[int]) -> int:
+    """Bytes of the arrays within a state, but those at the addresses `own`."""
+    if id(state) in seen or isinstance(state, _LEAVES) or callable(state):
+        return 0
+    seen.add(id(state))
+    if _arrays.is_array(state):
+        lib = _arrays.of(state)
+        return sum(int(x.nbytes) for x in lib.parts(state) if lib.address(x) not in own)
+    if isinstance(state, dict):
+        parts: Any = state.values()
+    elif isinstance(state, (list, tuple, set)):
+        parts = state
+    else:
+        slots = [n for c in type(state).__mro__ for n in getattr(c, "__slots__", ())]
+        parts = [getattr(state, name, None) for name in slots]
+        parts += list(getattr(state, "__dict__", {}).values())
+    return sum(_nbytes(part, own, seen) for part in parts)

@@ -1,0 +1,301 @@
+"""Explicit plans: a product prepared once, called many times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from threading import Lock
+from typing import Any, NoReturn, final
+
+from sparseformats import _arrays, dispatch
+from sparseformats._arrays import Array
+from sparseformats.dispatch import Explanation, Query, Selection
+from sparseformats.dispatch.plan_cache import PLANS, Packed
+from sparseformats.formats import SparseMatrix
+from sparseformats.ops.cache import source
+from sparseformats.ops.facts import layout, matmul_query
+from sparseformats.ops.light import Light, execute, is_apart, pack, refuse_capture, whereabouts
+from sparseformats.ops.operands import Operands, as_sparse, check_out, read, separate
+from sparseformats.ops.product import packed_for, query_of, scalars_of
+from sparseformats.ops.scalars import Scalar, as_scalar
+
+__all__ = ["Plan", "plan"]
+
+
+@final
+class _Values:
+    """The buffers of a matrix, and what was prepared from them."""
+
+    __slots__ = ("arrays", "buffers", "cls", "is_current", "lights", "packed", "static")
+
+    def __init__(self, matrix: SparseMatrix) -> None:
+        self.cls: type[SparseMatrix] = type(matrix)
+        self.buffers: Mapping[str, Array] = matrix.buffers()
+        self.static: Mapping[str, Any] = matrix.static()
+        self.arrays = tuple(self.buffers.values())
+        self.is_current = matrix.lib.watch(self.arrays)
+        self.packed: dict[tuple[int, ...], Packed] = {}
+        self.lights: dict[tuple[Any, ...], Light] = {}
+
+    def matrix(self) -> SparseMatrix:
+        """A matrix over the buffers, which nobody else knows."""
+        return self.cls.from_parts(self.buffers, self.static)
+
+
+@final
+class Plan:
+    """A prepared product; what `sparseformats.plan` returns.
+
+    It holds buffers of the matrix but not the matrix, so it outlives it. Calls from several
+    threads are safe.
+
+    Attributes
+    ----------
+    query : Query
+        The facts of the call that was planned.
+    """
+
+    __slots__ = (
+        *("__weakref__", "_alpha", "_apart", "_beta", "_device", "_left", "_lib", "_lock"),
+        *("_selection", "_shape", "_values", "query"),
+    )
+
+    def __init__(
+        self,
+        o: Operands,
+        owner: SparseMatrix,
+        shape: tuple[int, ...],
+        scalars: tuple[Scalar, Scalar],
+        query: Query,
+        selection: Selection,
+    ) -> None:
+        self.query = query
+        self._selection = selection
+        self._apart = is_apart(selection)
+        self._lib = o.lib
+        self._left = o.left
+        self._device = o.matrix.device
+        self._shape = shape
+        self._alpha, self._beta = scalars
+        self._values = _Values(owner)
+        self._lock = Lock()
+
+    @property
+    def kernel(self) -> str:
+        """Name of the kernel that runs."""
+        return self._selection.name
+
+    @property
+    def explanation(self) -> Explanation:
+        """Why that kernel was chosen, and why not any other one."""
+        return self._selection.explanation
+
+    def __call__(self, X: Array, *, out: Array | None = None) -> Array:
+        """Multiply: ``out <- alpha * (A @ X) + beta * out``, with the planned alpha and beta.
+
+        Parameters
+        ----------
+        X : array
+            Of the planned shape, dtype, layout (``"C"``, ``"F"`` or neither), library and device.
+        out : array, optional
+            Takes the result; as in `matmul`. Needed where beta is not 0.
+
+        Raises
+        ------
+        ValueError
+            `X` is not what was planned; the text has both sides. `out` cannot take the result,
+            or the kernel cannot write to it.
+        """
+        values, lib = self._values, self._lib
+        if values.is_current is not None and not values.is_current():
+            values = self._replace(_Values(values.matrix()), values)
+        light = None
+        if _arrays.known(X) is lib and (out is None or _arrays.known(out) is lib):
+            key: tuple[Any, ...] = (lib.facts(X), None if out is None else lib.facts(out))
+            if self._apart:
+                key = (*key, *whereabouts(lib, self._device))
+            light = values.lights.get(key)
+        if light is None:
+            light = self._admit(values, X, out)
+        if out is not None:
+            X = separate(lib, X, out, values.arrays)
+        return execute(light, X, out, self._alpha, self._beta)
+
+    def update(self, values: Array) -> None:
+        """Put new values on the same pattern; later calls use them.
+
+        Parameters
+        ----------
+        values : array
+            Of the shape and dtype of the matrix's ``data``; copied. A stored value may become
+            zero and stays stored.
+
+        Raises
+        ------
+        ValueError
+            Another shape or dtype, or a non-zero where nothing is stored. The plan stays as it
+            was.
+        TypeError, DeviceMismatchError
+            An array of another library; on another device.
+        """
+        old = self._values.matrix()
+        matrix = old.with_data(values)
+        if matrix.dtype_name != old.dtype_name:
+            raise ValueError(
+                f"update: this plan is for values of {old.dtype_name}, got {matrix.dtype_name}"
+            )
+        self._replace(_Values(matrix))
+
+    def __repr__(self) -> str:
+        return f"<Plan {self.kernel}, {self.query.describe()}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a Plan belongs to its process and device and cannot be pickled or copied; save the "
+            "matrix and plan again with sparseformats.plan(A, X)"
+        )
+
+    def _replace(self, values: _Values, old: _Values | None = None) -> _Values:
+        """Use other values from now on; with `old`, only if no other thread has replaced those."""
+        with self._lock:
+            if old is None or self._values is old:
+                self._values = values
+            return self._values
+
+    def _prepare(self, o: Operands, owner: SparseMatrix, x: Array, out: Array | None) -> None:
+        """Share the state that implicit plans of the matrix use, or make it for them."""
+        entry, packed = packed_for(o, source(owner), self.query, self._selection)
+        place = whereabouts(o.lib, entry.place) if self._apart else ()
+        self._values.packed[place] = packed
+        if out is not None or self._beta == 0:
+            self._admit(self._values, x, out)
+
+    def _admit(self, values: _Values, X: Any, out: Any) -> Light:
+        """Check facts that were not seen before against the planned ones."""
+        matrix = values.matrix()
+        self._check(matrix, X)
+        o = read(X, matrix) if self._left else read(matrix, X)
+        query = self._query(o, out)
+        place = whereabouts(o.lib, self._device) if self._apart else ()
+        packed = values.packed.get(place)
+        if packed is None:
+            refuse_capture(o.lib, self._device)
+            packed = values.packed.setdefault(place, pack(o, query, self._selection))
+        light = Light(o, X, out, query, self._selection, packed)
+        key = (o.lib.facts(X), None if out is None else o.lib.facts(out), *place)
+        if key[0] is not None and (out is None or key[1] is not None):
+            if len(values.lights) >= PLANS:
+                values.lights.clear()
+            values.lights[key] = light
+        return light
+
+    def _check(self, matrix: SparseMatrix, X: Any) -> None:
+        if not _arrays.is_array(X) or _arrays.of(X) is not self._lib:
+            found = _arrays.of(X).name if _arrays.is_array(X) else type(X).__name__
+            raise ValueError(f"this plan is for a {self._lib.name} array, got {found}")
+        lib, planned = self._lib, self.query
+        shape = tuple(int(size) for size in X.shape)
+        sides = [
+            ("shape", self._shape, shape),
+            ("dtype", planned.x_dtype, lib.dtype_name(X)),
+            ("device", self._device, lib.device(X)),
+        ]
+        if shape == self._shape:
+            sides.append(("layout", planned.x_layout, layout(lib, X, self._left)))
+        differ = [(name, mine, its) for name, mine, its in sides if mine != its]
+        if differ:
+            mine = ", ".join(f"{name} {value}" for name, value, _ in differ)
+            its = ", ".join(f"{name} {value}" for name, _, value in differ)
+            raise ValueError(
+                f"this plan is for X of {mine}, got {its}; make another with sparseformats.plan"
+            )
+
+    def _query(self, o: Operands, out: Any) -> Query:
+        """The planned facts, with those of this `out`; the kernel must be able to serve them."""
+        if out is None and self._beta != 0:
+            raise ValueError(f"this plan has beta={self._beta!r}: give out=, which it scales")
+        if out is not None:
+            check_out(o, out)
+        planned = self.query
+        query = matmul_query(
+            o,
+            out,
+            alpha_one=planned.alpha_one,
+            beta_zero=planned.beta_zero,
+            precision=planned.precision,
+            assume_finite=planned.assume_finite,
+        )
+        reasons = self._selection.record.reasons(query)
+        if reasons:
+            raise ValueError(
+                f"{self.kernel}, which this plan uses, cannot serve this call: "
+                + "; ".join(map(str, reasons))
+            )
+        return query
+
+
+def plan(
+    A: Any,
+    X: Any,
+    *,
+    alpha: Any = 1,
+    beta: Any = 0,
+    out: Any = None,
+    kernel: str | None = None,
+    precision: str | None = None,
+    assume_finite: bool = False,
+) -> Plan:
+    """Prepare a product: choose the kernel and pack the matrix now, multiply later.
+
+    Computes nothing. `matmul` keeps plans of its own, so a repeated ``A @ X`` is nearly as quick;
+    a `Plan` is for calls that must not look anything up, may outlive `A`, change values by
+    `Plan.update`, or are to be recorded into a CUDA graph.
+
+    Parameters
+    ----------
+    A, X : SparseMatrix or array
+        One is sparse, the other an example of the dense operand: its facts count, its values do
+        not. As in `matmul`.
+    alpha, beta, kernel, precision, assume_finite
+        As in `matmul`, for all calls of the plan.
+    out : array, optional
+        An example of the result's array. Calls may give `out` without it; what is prepared here
+        is not prepared at the first call.
+
+    Returns
+    -------
+    Plan
+        Call it: ``plan(X, out=Y)``.
+
+    Raises
+    ------
+    TypeError, ValueError, DeviceMismatchError, NoKernelError, NotImplementedError
+        As `matmul` does. Two sparse operands are a TypeError.
+    RuntimeError
+        A CUDA graph is being recorded: plans are prepared before.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import sparseformats as sf
+    >>> A, x, y = sf.eye(3), np.ones(3), np.empty(3)
+    >>> p = sf.plan(A, x)
+    >>> p(x, out=y)
+    array([1., 1., 1.])
+    >>> p.update(np.array([1.0, 2.0, 3.0]))
+    >>> p(x)
+    array([1., 2., 3.])
+    """
+    first, second = as_sparse(A), as_sparse(X)
+    if isinstance(first, SparseMatrix) and isinstance(second, SparseMatrix):
+        raise TypeError("plan takes one sparse and one dense operand, got two sparse ones")
+    o = read(first, second)
+    given = out
+    if out is None and as_scalar(beta, "beta", o.dtype) != 0:
+        given = o.lib.empty(o.shape, o.dtype, o.matrix.device)  # calls will bring theirs
+    scalars = scalars_of(o, alpha, beta, given)
+    query = query_of(o, out, *scalars, (precision, assume_finite, kernel))
+    selection = dispatch.select(query, kernel)
+    owner, x = (second, first) if o.left else (first, second)
+    made = Plan(o, owner, tuple(int(size) for size in x.shape), scalars, query, selection)
+    made._prepare(o, owner, x, out)
+    return made

@@ -1,0 +1,232 @@
+"""Sampled products: ``alpha * (X @ Y)`` computed only where a pattern stores an element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from sparseformats import _arrays, dispatch
+from sparseformats._arrays import Array, ArrayLibrary
+from sparseformats._dtypes import VALUE_DTYPES
+from sparseformats.dispatch import Explanation, Query
+from sparseformats.errors import DeviceMismatchError
+from sparseformats.formats import SparseMatrix, Transposed
+from sparseformats.formats.slots import marks
+from sparseformats.ops.facts import as_precision, layout, matrix_facts
+from sparseformats.ops.operands import as_sparse
+from sparseformats.ops.scalars import Scalar, as_scalar, result_dtype
+
+__all__ = ["SampledKernel", "explain_sddmm", "sddmm"]
+
+SampledKernel = Callable[[SparseMatrix, Array, Array, Scalar, Query], Array]
+"""A kernel of the operation ``"sddmm"``: ``f(A, X, Y, alpha, query) -> values``.
+
+`A` is the pattern as stored, never a `Transposed`; X (m, n) and Y (n, k) are of one dtype,
+``query.x_dtype``, of any strides, and n is ``query.n``. Returned are new values of
+``query.out_dtype`` in the shape of ``A.data``; what they are in slots that hold no stored element
+does not matter. An n:m matrix here has no side record.
+"""
+
+
+class _Call(NamedTuple):
+    """A sampled product as kernels see it: the pattern is as stored.
+
+    An n:m matrix with stored zeros beside its slots is a pattern of COO, and `format` n:m.
+    """
+
+    lib: ArrayLibrary
+    pattern: SparseMatrix
+    X: Array
+    Y: Array
+    alpha: Scalar
+    dtype: str
+    transposed: bool
+    format: str
+
+
+def sddmm(
+    pattern: Any,
+    X: Any,
+    Y: Any,
+    *,
+    alpha: Any = 1,
+    kernel: str | None = None,
+    precision: str | None = None,
+) -> SparseMatrix:
+    """Compute ``alpha * (X @ Y)`` at the stored elements of a pattern, and nowhere else.
+
+    Only *where* the pattern stores elements matters, not its values: this is
+    ``torch.sparse.sampled_addmm`` with beta = 0. Scale by the values afterwards where that is
+    wanted.
+
+    Parameters
+    ----------
+    pattern : SparseMatrix
+        (m, k) of any format. SciPy's, torch's and CuPy's sparse matrices are converted first.
+    X : (m, n) array
+        Of the pattern's library and device, any strides.
+    Y : (n, k) array
+        As `X`; the two may differ in dtype.
+    alpha : number
+        A Python number that the result's dtype can hold.
+    kernel : str, optional
+        Use this kernel, see `sparseformats.kernels`.
+    precision : str, optional
+        ``"tf32"`` allows a GPU to round float32 operands; default and ``"ieee"`` do not.
+
+    Returns
+    -------
+    SparseMatrix
+        Of the pattern's format, shape and stored elements: one that is computed as zero stays
+        stored. Its dtype is that of ``X @ Y``, as `matmul` has it.
+
+    Raises
+    ------
+    ValueError
+        Shapes that do not match.
+    PatternError
+        An n:m pattern with more stored elements in a group than slots, whose values do not fit.
+    TypeError, DeviceMismatchError
+        Operands that are no matrices of the pattern's library, or on another device.
+    NoKernelError
+        No kernel can serve the call; the text has every reason.
+    NotImplementedError
+        An operand requires grad while grad mode is on.
+
+    Notes
+    -----
+    Every element is a whole dot product: a NaN in row i of `X` reaches each stored element of row
+    i, in every format. Half types are summed in float32 and rounded once.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import sparseformats as sf
+    >>> P = sf.CSR([1.0, 1.0], [1, 0], [0, 1, 2], (2, 2))
+    >>> S = sf.sddmm(P, np.array([[1.0, 2.0], [3.0, 4.0]]), np.eye(2))
+    >>> S.to_dense()
+    array([[0., 2.],
+           [3., 0.]])
+    """
+    call = _read(pattern, X, Y, alpha)
+    A = call.pattern
+    found = _like(A, _run(call, A, kernel, precision))
+    if call.format != found.format:
+        found = found.to(call.format)  # laid out anew: who needs a slot shows only now
+    return found.T if call.transposed else found
+
+
+def explain_sddmm(
+    pattern: Any,
+    X: Any,
+    Y: Any,
+    *,
+    alpha: Any = 1,
+    kernel: str | None = None,
+    precision: str | None = None,
+) -> Explanation:
+    """Tell which kernel `sddmm` would run for these arguments, and why not any other one.
+
+    Parameters
+    ----------
+    pattern, X, Y, alpha, kernel, precision
+        As in `sddmm`.
+    """
+    call = _read(pattern, X, Y, alpha)
+    return dispatch.explain(_query(call, call.pattern, precision), kernel)
+
+
+def _read(pattern: Any, X: Any, Y: Any, alpha: Any) -> _Call:
+    """Refuse what has no meaning; see a transposed pattern from its other side."""
+    A = as_sparse(pattern)
+    if not isinstance(A, SparseMatrix):
+        raise TypeError(f"sddmm needs a sparse pattern, got {type(pattern).__name__}")
+    lib = A.lib
+    x, y = _operand(A, X, "X"), _operand(A, Y, "Y")
+    (m, n), (n_too, k) = tuple(x.shape), tuple(y.shape)
+    if (m, k) != A.shape or n != n_too:
+        raise ValueError(
+            f"sddmm: X {tuple(x.shape)} @ Y {tuple(y.shape)} does not match a pattern {A.shape}"
+        )
+    names = lib.dtype_name(x), lib.dtype_name(y)
+    dtype = result_dtype(lib, *names)
+    factor = as_scalar(alpha, "alpha", dtype)
+    common = lib.result_dtype(*names)
+    x, y = lib.astype(x, common), lib.astype(y, common)
+    transposed = isinstance(A, Transposed)
+    if isinstance(A, Transposed):
+        A, x, y = A.base, y.mT, x.mT
+    name = A.format
+    if getattr(A, "side", None) is not None:
+        A = A.to("coo")
+    return _Call(lib, A, x, y, factor, dtype, transposed, name)
+
+
+def _operand(A: SparseMatrix, x: Any, name: str) -> Array:
+    lib = A.lib
+    if isinstance(x, np.ma.MaskedArray) or not _arrays.is_array(x):
+        raise TypeError(f"sddmm takes dense arrays, {name} is {type(x).__name__}")
+    if _arrays.of(x) is not lib:
+        raise TypeError(
+            f"sddmm of a {lib.name} pattern, but {name} is a {_arrays.of(x).name} array: data "
+            f"never moves between libraries unasked; use A.to_library({_arrays.of(x).name!r})"
+        )
+    if lib.device(x) != A.device:
+        raise DeviceMismatchError(
+            f"sddmm of a pattern on {A.device!r}, but {name} is on {lib.device(x)!r}: data never "
+            "moves between devices unasked"
+        )
+    if lib.dtype_name(x) not in VALUE_DTYPES[lib.name]:
+        raise TypeError(f"sddmm takes no {lib.name} array of dtype {x.dtype}, as {name} is")
+    if len(x.shape) != 2:
+        raise ValueError(f"sddmm takes matrices, {name} has shape {tuple(x.shape)}")
+    if lib.requires_grad(x):
+        raise NotImplementedError(
+            f"sddmm: gradients are not supported yet, and {name} requires grad; detach it, or call "
+            "under torch.no_grad()"
+        )
+    return lib.native(x)
+
+
+def _query(call: _Call, A: SparseMatrix, precision: str | None) -> Query:
+    lib = call.lib
+    return Query(
+        "sddmm",
+        A.family,
+        m=A.shape[0],
+        k=A.shape[1],
+        n=int(call.X.shape[1]),
+        **matrix_facts(lib, A),
+        x_dtype=lib.dtype_name(call.X),
+        out_dtype=call.dtype,
+        x_layout=layout(lib, call.X),
+        alpha_one=call.alpha == 1,
+        precision=as_precision(precision),
+    )
+
+
+def _run(call: _Call, A: SparseMatrix, kernel: str | None, precision: str | None) -> Array:
+    """Values in the layout of ``A.data``."""
+    query = _query(call, A, precision)
+    selection = dispatch.select(query, kernel)
+    start = perf_counter()
+    values = cast("SampledKernel", selection.target)(A, call.X, call.Y, call.alpha, query)
+    if dispatch.is_tracing():
+        dispatch.record_run("sddmm", selection.name, query, perf_counter() - start)
+    return values
+
+
+def _like(A: SparseMatrix, values: Array) -> SparseMatrix:
+    """`A` with other values: the same elements are stored, whatever their values."""
+    lib, static = A.lib, A.static()
+    buffers = {name: array for name, array in A.buffers().items() if name != "zeros"}
+    if hasattr(A, "stored_mask"):
+        stored = A.stored_mask()
+        values = lib.where(stored, values, lib.zeros(1, lib.dtype_name(values), A.device))
+        found = None if "zeros" in static else marks(lib, values, stored)
+        if found is not None:
+            buffers["zeros"] = found
+    return type(A).from_parts({**buffers, "data": values}, static)
