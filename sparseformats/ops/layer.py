@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import lru_cache
 from time import perf_counter
 from typing import Any, NamedTuple, cast
 
@@ -29,18 +30,9 @@ __all__ = ["explain_linear", "linear"]
 
 
 class _Call(NamedTuple):
-    """A layer's call, understood.
+    """A layer's call, understood: `o` is ``W @ X.T`` with the whole result's shape and dtype.
 
-    Attributes
-    ----------
-    o : Operands
-        Of ``X @ W.T``, but with the dtype of the whole result.
-    flat : (k,) or (rows, k) array
-        X without batch axes.
-    bias : (m,) array or None
-    activation : str or None
-    options : dict
-        Keywords of `matmul`.
+    `flat` is X as (k,) or (rows, k); `options` are keywords of `matmul`.
     """
 
     o: Operands
@@ -169,14 +161,17 @@ def _read(X: Any, W: Any, bias: Any, activation: str | None, options: dict[str, 
     shape = tuple(int(s) for s in X.shape)
     if not shape or shape[-1] != k:
         raise ValueError(f"linear: X must have shape (..., {k}) for a weight {m, k}, has {shape}")
-    o = read(X, weight.T)
+    rows = math.prod(shape[:-1])
+    flat = X if len(shape) < 3 else _arrays.of(X).xp.reshape(X, (rows, k))
+    o = read(weight, flat.mT if len(shape) > 1 else flat)  # not `weight.T`: that takes time to make
     lib, dtype = o.lib, o.dtype
     if bias is not None:
         bias = _bias(o, bias, m)
         dtype = _promoted(lib, dtype, lib.dtype_name(bias))
     check_activation(activation, dtype)
-    flat = o.x if len(shape) < 3 else lib.xp.reshape(o.x, (math.prod(shape[:-1]), k))
-    return _Call(replace(o, dtype=dtype), weight, flat, bias, activation, options)
+    flat = o.x.mT if len(shape) > 1 else o.x
+    o = replace(o, dtype=dtype, shape=(*shape[:-1], m))
+    return _Call(o, weight, flat, bias, activation, options)
 
 
 def _bias(o: Operands, bias: Any, m: int) -> Array:
@@ -265,9 +260,14 @@ def _query(call: _Call, epilogue: str | None) -> Query:
     )
 
 
+@lru_cache(maxsize=64)
+def _fusing(epilogue: str | None, generation: int) -> frozenset[str]:
+    return frozenset(r.name for r in dispatch.records("matmul") if r.fuses(epilogue))
+
+
 def _fusers(call: _Call, kernel: str | None) -> bool:
     """Whether any kernel, or the one asked for, names the epilogue; most calls end here."""
-    names = [r.name for r in dispatch.records("matmul") if r.fuses(call.epilogue)]
+    names = _fusing(call.epilogue, dispatch.generation())
     if not names:
         return False
     forced = dispatch.forced_by("matmul", kernel)

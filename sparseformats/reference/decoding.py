@@ -161,7 +161,8 @@ def _csr(A: Any) -> Slots:
     parts = []
     for i in range(A.shape[0]):
         mine = slice(int(indptr[i]), int(indptr[i + 1]))
-        parts.append((i, indices[mine], data[mine], True))
+        if mine.start < mine.stop:
+            parts.append((i, indices[mine], data[mine], True))
     return _collect(A, parts)
 
 
@@ -170,7 +171,8 @@ def _csc(A: Any) -> Slots:
     parts = []
     for j in range(A.shape[1]):
         mine = slice(int(indptr[j]), int(indptr[j + 1]))
-        parts.append((indices[mine], j, data[mine], True))
+        if mine.start < mine.stop:
+            parts.append((indices[mine], j, data[mine], True))
     return _collect(A, parts)
 
 

@@ -35,8 +35,8 @@ def sampled(s: Slots, X: Host, Y: Host, dtype: str, alpha: Any = 1) -> Product:
     """
     wide, count = _wide(dtype), s.row.size
     value, magnitude = np.zeros(count, wide), np.zeros(count, np.float64)
-    x, y = X.astype(wide), Y.astype(wide)
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):  # signalling NaNs too
+        x, y = X.astype(wide), Y.astype(wide)
         for at in range(count):
             a, b = x[s.row[at]], y[:, s.col[at]]
             value[at] = (a & b).any() if wide == np.bool_ else (a * b).sum()

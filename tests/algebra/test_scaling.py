@@ -26,6 +26,7 @@ WRONG: list[tuple[Any, type[Exception], str]] = [
     (lambda: 2 / CSR, TypeError, "unsupported operand"),
     (lambda: CSR * "x", TypeError, "can't multiply|unsupported operand"),
     (lambda: -sf.eye(2, dtype="bool"), TypeError, "bool"),
+    (lambda: sf.eye(2, dtype="bfloat16") * np.float16(2), TypeError, "no common dtype"),
 ]
 
 
@@ -86,6 +87,18 @@ def test_negative_and_absolute(library: str) -> None:
         assert (abs(A)).format == A.format
 
     law()
+
+
+def test_stored_zeros_without_a_slot() -> None:
+    full = sf.CSR([1.0, 2.0, 0.0, -0.0], [0, 1, 2, 3], [0, 4], (1, 4)).to("2:4")
+    assert full.side.nnz == 2
+    assert (full * -2).nnz == 4
+    assert np.signbit((full * -2).side.data).tolist() == [True, False]
+    with pytest.raises(sf.PatternError, match="row 0, group 0 has 4"):
+        full * np.nan
+    none = full.with_data(np.zeros((1, 1, 2)))
+    assert (none.nnz, none.side.nnz) == (4, 2)
+    assert (none.astype("int8").nnz, none.astype("int8").side.dtype) == (4, np.int8)
 
 
 def test_fill_stays_plus_zero() -> None:

@@ -14,7 +14,7 @@ RECORDS = dispatch.records()
 def certify(record: KernelRecord, library: str) -> set[tuple[str, str]]:
     """Formats and value types served; empty where the kernel is for other arrays."""
     served = set()
-    examples = max(20, settings().max_examples // 2)
+    examples = max(10, settings().max_examples // 5)
     for values in ("any", "moderate"):
         try:
             certificate = testing.certify_kernel(

@@ -1,8 +1,9 @@
-"""Estimated microseconds of a call, for the order of the CPU's kernels.
+"""Estimated microseconds of a warm call, for the order of the CPU's kernels.
 
 The constants were fitted to SciPy 1.17, NumPy 2.4 (OpenBLAS) and torch 2.13 (MKL) in float32 on one
-core of an x86-64 server with AVX-512, 2048 x 2048 and 8192 x 8192. They are there to order kernels,
-not to predict a machine; measured tables win over them.
+core of an x86-64 server with AVX-512, 256 x 256 to 2048 x 2048, with `benchmarks.products`. They
+are there to order kernels, not to predict a machine; measured tables win over them. A matrix is
+packed once and kept, so each call bears a small share of that.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 
 from sparseformats._dtypes import accumulator, itemsize, kind
 from sparseformats.dispatch.record import Query
+from sparseformats_kernels.cpu.threads import workers
 
 __all__ = [
     "block_gemm",
@@ -32,12 +34,16 @@ __all__ = [
 CACHE = 4 << 20  # bytes that stay in a core's cache between calls
 NANO = 1e-3  # microseconds
 
-# Nanoseconds a slot to pack a matrix, which every call does: packed state is not kept yet.
-_COLLECT = {"bsr": 0.1, "blocked_ell": 0.2}
+SHARE = 0.01  # of packing that a call bears: a packed matrix is multiplied often
+# Nanoseconds a slot to pack a matrix.
 _ENUMERATE = {"coo": 1.2, "bsr": 0.9, "blocked_ell": 0.8, "n:m": 2.5}
-_BESIDE = {"numpy": 0.6, "torch": 2.5}  # and for the shorter the runs that are copied:
+_BESIDE = 2.5  # block rows, and for the shorter the runs that are copied:
 _RUNS = 18.0
-_UNPACK = 6.0
+_UNPACK = 3.0
+_TO_ROWS = 3.0  # MKL is given rows
+
+PARALLEL = 1 << 24  # multiplications from which several cores share a product
+_EFFICIENCY = 0.7  # of each core after the first
 
 
 def _slots(query: Query) -> float:
@@ -58,9 +64,20 @@ def _width(query: Query) -> float:
     return itemsize(accumulator(query.out_dtype or "float32")) / 4
 
 
-def _reading(nbytes: float) -> float:
-    """Time to read packed values once."""
-    return nbytes / (80_000 if nbytes <= CACHE else 12_000)
+def _cores(multiplications: float) -> float:
+    """How many times faster than one core a product of BLAS or of shared tasks runs."""
+    return 1 + _EFFICIENCY * (workers() - 1) if multiplications >= PARALLEL else 1.0
+
+
+def _writing(query: Query) -> float:
+    """Time to write the result once."""
+    return query.m * _columns(query) * _width(query) * 0.1 * NANO
+
+
+def _packing(query: Query, each: float) -> float:
+    """A call's share of packing at `each` nanoseconds a slot."""
+    each += _ENUMERATE.get(query.format, 0.0)
+    return SHARE * _slots(query) * each * NANO
 
 
 def _rearranging(query: Query) -> float:
@@ -71,38 +88,46 @@ def _rearranging(query: Query) -> float:
 
 def _borrowing(query: Query) -> float:
     """Time to see a torch tensor as a NumPy array and back."""
-    return 25 if query.library == "torch" else 0
+    return 12 if query.library == "torch" else 0
 
 
 def scipy_csr(query: Query) -> float:
-    """SciPy's CSR and CSC: one axpy an element."""
-    n = _columns(query)
+    """SciPy's CSR and CSC: one axpy an element, quicker where columns follow each other."""
+    n, blocks = _columns(query), query.blocksize is not None
     if n == 1:
-        each = 0.75
+        each = 0.48 if 8 * _slots(query) <= CACHE / 2 else 0.75
+    elif blocks:
+        each = 2.2 + n * (0.07 if n <= 64 else 0.095)
     else:
-        each = (2.6 + 0.075 * n if n <= 64 else 0.12 * n) * _width(query)
-    each += _ENUMERATE.get(query.format, 0.0)
-    return 12 + _slots(query) * each * NANO + _rearranging(query) + _borrowing(query)
+        each = 2.4 + n * (0.09 if n <= 64 else 0.135)
+    each *= _width(query) if n > 1 else 1
+    beside = _writing(query) + _rearranging(query) + _borrowing(query) + _packing(query, 0)
+    return 5 + _slots(query) * each * NANO + beside
 
 
 def scipy_bsr(query: Query) -> float:
-    """SciPy's BSR: one small product a block, without BLAS."""
+    """SciPy's BSR: one small product a block, without BLAS and without vectors of the CPU."""
     n, edge = _columns(query), min(query.blocksize or (1, 1))
-    each = 0.35 + 0.0035 * min(edge, 64) if n == 1 else (0.45 if n <= 16 else 0.6) * n
-    each += 0.7 * n * (edge <= 2)
-    return (
-        12 + _slots(query) * each * _width(query) * NANO + _rearranging(query) + _borrowing(query)
-    )
+    each = 0.22 + 0.6 / edge + 0.0038 * min(edge, 64)
+    if n > 1:
+        each = (0.41 + 0.003 * min(edge, 64) + 0.7 * (edge <= 2)) * n
+    beside = _writing(query) + _rearranging(query) + _borrowing(query)
+    return 5 + _slots(query) * each * NANO + beside
 
 
 def torch_csr(query: Query) -> float:
     """MKL's CSR, on all threads."""
-    n = _columns(query)
-    each = (0.7 + 0.045 * n if n <= 32 else 0.1 * n) * _width(query)
-    each += _ENUMERATE.get(query.format, 0.0)
-    if query.transposed or query.format == "csc":
-        each += 3  # MKL is given rows
-    return 55 + _slots(query) * each * NANO
+    n, blocks = _columns(query), query.blocksize is not None
+    if n == 1:
+        each = 0.65 if 8 * _slots(query) <= CACHE / 2 else 0.88
+    elif n <= 16:
+        each = 0.2 + 0.085 * n
+    else:
+        each = n * (0.088 if blocks else 0.1)
+    each *= _width(query) if n > 1 else 1
+    packing = _packing(query, _TO_ROWS if query.transposed or query.format == "csc" else 0)
+    work = _slots(query) * each * NANO / _cores(_slots(query) * n)
+    return 13 + work + 2.5 * _writing(query) + packing
 
 
 def _rows(query: Query) -> tuple[int, int]:
@@ -111,38 +136,61 @@ def _rows(query: Query) -> tuple[int, int]:
     return height, math.ceil(query.m / height)
 
 
-def _gemm(query: Query) -> float:
-    """One GEMM a block row and the gather that feeds it."""
-    slots, width = _slots(query), _width(query)
-    rate = 31_000 * min(1.0, _rows(query)[0] / 8) / width
-    if kind(query.out_dtype or "float32") == "c":
-        rate /= 2
-    edge = min(query.blocksize or (1, 1))
-    packing = (_BESIDE.get(query.library, 0.0) + _RUNS / edge) * slots * NANO
-    return slots * (_columns(query) - 1) / rate + _reading(4 * width * slots) + packing
+def _groups(query: Query) -> float:
+    """Groups of block rows with equally many blocks, of blocks that lie at random."""
+    (r, c), (_, rows) = query.blocksize or (1, 1), _rows(query)
+    mean = _slots(query) / (r * c) / max(1, rows)
+    return min(rows, 1 + 4.5 * math.sqrt(mean))
+
+
+def _gemm(query: Query, each: float) -> float:
+    """A GEMM a block row and the gather that feeds it; at least `each` nanoseconds a slot."""
+    slots, n, (height, _) = _slots(query), _columns(query), _rows(query)
+    nano = 0.031 if n <= 64 else 0.033
+    nano *= max(1.0, 4 / height) * (2 if kind(query.out_dtype or "float32") == "c" else 1)
+    gathered = slots / height * n * 0.14
+    return (slots * max(each, n * nano) + gathered) * _width(query) * NANO / _cores(slots * n)
 
 
 def numpy_blocks(query: Query) -> float:
     """Block rows of equal count share a call."""
-    return 70 + 0.45 * _rows(query)[1] + _gemm(query) + _rearranging(query)
+    beside = _writing(query) + _rearranging(query)
+    beside += _packing(query, _BESIDE + _RUNS / min(query.blocksize or (1, 1)))
+    each = 0.04 if 4 * _slots(query) <= CACHE / 4 else 0.12
+    return 15 + 6.5 * _groups(query) + 0.12 * _rows(query)[1] + _gemm(query, each) + beside
 
 
 def torch_blocks(query: Query) -> float:
     """As NumPy's; each group of block rows costs several torch calls."""
-    rows = _rows(query)[1]
-    return 100 + 30 * min(rows, 20) + 1.6 * rows + _gemm(query) + _rearranging(query)
+    beside = _writing(query) + _rearranging(query)
+    beside += _packing(query, _BESIDE + _RUNS / min(query.blocksize or (1, 1)))
+    return 30 + 20 * _groups(query) + _gemm(query, 1.1) + beside
+
+
+def _dense_gemm(query: Query, dtype: str) -> float:
+    """A GEMM, or the reading of a matrix that one column meets, of the whole shape."""
+    size, n = float(query.m) * query.k, _columns(query)
+    nbytes = size * itemsize(dtype)
+    if kind(dtype) in "iu":
+        return size * n * _WITHOUT_BLAS * NANO
+    each = 0.072 if nbytes > CACHE else 0.06
+    if n > 1:
+        each = (0.2 if nbytes > CACHE else 0.0) + 0.0215 * n
+        each = max(_FEW_BY_TORCH, each) if query.library == "torch" else each
+    return size * each * itemsize(dtype) / 4 * NANO / _cores(size * n)
 
 
 def unpacked(query: Query) -> float:
     """A dense GEMM of the whole shape."""
-    size, n = float(query.m) * query.k * _width(query), _columns(query)
-    gemm = size * (0.1 if n == 1 else 0.4 + 0.016 * n) * NANO
-    return 12 + gemm + _slots(query) * _UNPACK * NANO
+    gemm = _dense_gemm(query, accumulator(query.out_dtype or "float32"))
+    beside = _writing(query) + _rearranging(query) + _borrowing(query)
+    return 4 + gemm + beside + _packing(query, _UNPACK)
 
 
 _FILL = 0.25  # nanoseconds an element of the dense copy to make it
 _EXACT_TERMS = 1 << 21  # products of 16-bit integers whose sum a float64 still holds exactly
-_WITHOUT_BLAS = 1.0  # nanoseconds a multiplication of wide integers
+_FEW_BY_TORCH = 1.27  # nanoseconds an element that MKL takes at least for more than one column
+_WITHOUT_BLAS = 0.65  # nanoseconds a multiplication of wide integers
 
 
 def dense_dtype(query: Query) -> str:
@@ -160,12 +208,9 @@ def dense_dtype(query: Query) -> str:
 
 def dense(query: Query) -> float:
     """A GEMM over a dense copy; integers that float64 cannot hold are multiplied without BLAS."""
-    size, n, dtype = float(query.m) * query.k, _columns(query), dense_dtype(query)
-    each = (0.1 if n == 1 else 0.4 + 0.016 * n) * itemsize(dtype) / 4
-    if kind(dtype) in "iu":
-        each = _WITHOUT_BLAS * n
-    packing = size * _FILL + _slots(query) * (1 + _ENUMERATE.get(query.format, 0.0))
-    return 15 + (size * each + packing) * NANO + _rearranging(query)
+    packing = SHARE * float(query.m) * query.k * _FILL * NANO + _packing(query, 1)
+    beside = _writing(query) + _rearranging(query) + _borrowing(query)
+    return 5 + _dense_gemm(query, dense_dtype(query)) + beside + packing
 
 
 def gather(query: Query) -> float:

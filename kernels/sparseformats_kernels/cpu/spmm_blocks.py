@@ -2,9 +2,9 @@
 
 `pack` lays the blocks of a block row side by side, (R, count C); `run` gathers the rows of the
 operand that they meet, (count C, n), and multiplies. Block rows of equal count are packed together,
-so that small ones go through one batched GEMM. A ragged last block row or column is cut to the
-logical shape while packing: padding is never multiplied, and a row of the operand that does not
-exist is never read.
+so that small ones share calls: see `blocks_numpy` and `blocks_torch`. A ragged last block row or
+column is cut to the logical shape while packing: padding is never multiplied, and a row of the
+operand that does not exist is never read.
 """
 
 from __future__ import annotations
@@ -20,9 +20,6 @@ from sparseformats_kernels.cpu.common import Host, compute_dtype, deliver
 from sparseformats_kernels.cpu.elements import block_list
 
 __all__ = ["BlockRows", "State"]
-
-GATHER = 1 << 20  # bytes of the operand gathered at a time: stays in a core's cache
-DIRECT = 1 << 21  # multiplications of a block row from which it is worth a call of its own
 
 
 class Group(NamedTuple):
@@ -55,6 +52,7 @@ class State(NamedTuple):
     lib: ArrayLibrary
     groups: tuple[Group, ...]
     empty: Host
+    multiply: Any
     shape: tuple[int, int]
     block: tuple[int, int]
     device: str
@@ -81,7 +79,9 @@ class BlockRows:
         count = np.bincount(row, minlength=-(-shape[0] // block[0]))
         groups = tuple(_groups(lib, count, col, data, shape, block))
         empty = np.flatnonzero(count == 0)
-        return State(lib, groups, empty, shape, block, A.device, dtype, query.out_dtype or dtype)
+        gives = query.out_dtype or dtype
+        multiply = _multiplier(lib.name)
+        return State(lib, groups, empty, multiply, shape, block, A.device, dtype, gives)
 
     @staticmethod
     def run(state: State, x: Array, out: Array | None, alpha: Any, beta: Any) -> Array:
@@ -92,8 +92,19 @@ class BlockRows:
         shape = (state.shape[0], int(x.shape[1]))
         y = out if plain and out is not None else lib.empty(shape, state.computes, state.device)
         with np.errstate(all="ignore"):
-            _multiply(state, x, y)
+            for i in state.empty.tolist():
+                y[i * state.block[0] : (i + 1) * state.block[0], :] = 0
+            if shape[1]:
+                state.multiply(state.groups, state.shape, state.block, x, y)
         return y if plain else deliver(lib, y, out, alpha, beta, state.gives)
+
+
+def _multiplier(library: str) -> Any:
+    if library == "torch":
+        from sparseformats_kernels.cpu.blocks_torch import multiply
+    else:
+        from sparseformats_kernels.cpu.blocks_numpy import multiply
+    return multiply
 
 
 def _groups(
@@ -135,93 +146,3 @@ def _beside(lib: ArrayLibrary, data: Array, which: Host, height: int, length: in
     xp = lib.xp
     found = xp.permute_dims(xp.reshape(found, (g, blocks, r, c)), (0, 2, 1, 3))
     return lib.contiguous(xp.reshape(found, (g, r, blocks * c))[:, :height, :length])
-
-
-def _multiply(state: State, x: Array, y: Array) -> None:
-    (m, k), (r, c) = state.shape, state.block
-    n = int(x.shape[1])
-    xp = state.lib.xp
-    for i in state.empty.tolist():
-        y[i * r : (i + 1) * r, :] = 0
-    if n == 0:
-        return
-    whole = xp.reshape(x[: k // c * c, :], (k // c, c, n))
-    tail = x[k // c * c :, :]
-    by_row = xp.reshape(y[: m // r * r, :], (m // r, r, n))
-    calls = Torch if state.lib.name == "torch" else NumPy
-    for group in state.groups:
-        g, height, length = (int(s) for s in group.values.shape)
-        step = min(g, max(1, GATHER // (length * n * int(x.itemsize))))
-        if height * length * n >= DIRECT:
-            step = 1
-        buffer = calls.empty((step, length, n), x)
-        for i in range(0, g, step):
-            size = min(step, g - i)
-            xs = buffer[:size]
-            calls.gather(whole, group.columns[i : i + size], xs, tail if group.tail else None)
-            if size == 1:
-                top = int(group.rows[i]) * r
-                calls.matmul(group.values[i], xs[0], y[top : top + height, :])
-            else:
-                calls.put(by_row, group.index[i : i + size], group.values[i : i + size], xs)
-
-
-@final
-class NumPy:
-    """What `_multiply` calls, in NumPy."""
-
-    @staticmethod
-    def empty(shape: tuple[int, ...], like: Array) -> Array:
-        return np.empty(shape, like.dtype)
-
-    @staticmethod
-    def gather(whole: Array, columns: Array, xs: Array, tail: Array | None) -> None:
-        """Fill xs (g, length, n) with the rows of the operand that the blocks meet."""
-        g, blocks = columns.shape
-        _, c, n = whole.shape
-        if tail is None:
-            np.take(whole, columns, axis=0, out=xs.reshape(g, blocks, c, n), mode="clip")
-            return
-        xs[:, : blocks * c] = whole[columns].reshape(g, blocks * c, n)
-        xs[:, blocks * c :] = tail
-
-    @staticmethod
-    def matmul(values: Array, xs: Array, out: Array) -> None:
-        np.matmul(values, xs, out=out)
-
-    @staticmethod
-    def put(by_row: Array, rows: Array, values: Array, xs: Array) -> None:
-        by_row[rows] = np.matmul(values, xs)
-
-
-@final
-class Torch:
-    """What `_multiply` calls, in torch."""
-
-    @staticmethod
-    def empty(shape: tuple[int, ...], like: Array) -> Array:
-        return like.new_empty(shape)
-
-    @staticmethod
-    def gather(whole: Array, columns: Array, xs: Array, tail: Array | None) -> None:
-        """As `NumPy.gather`."""
-        import torch
-
-        g, blocks = columns.shape
-        _, c, n = whole.shape
-        if tail is None:
-            torch.index_select(whole, 0, columns.reshape(-1), out=xs.view(g * blocks, c, n))
-            return
-        found = whole.index_select(0, columns.reshape(-1))
-        xs[:, : blocks * c] = found.reshape(g, blocks * c, n)
-        xs[:, blocks * c :] = tail
-
-    @staticmethod
-    def matmul(values: Array, xs: Array, out: Array) -> None:
-        import torch
-
-        torch.mm(values, xs, out=out)
-
-    @staticmethod
-    def put(by_row: Array, rows: Array, values: Array, xs: Array) -> None:
-        by_row[rows] = values @ xs

@@ -10,6 +10,7 @@ import numpy as np
 from sparseformats._arrays import Array, ArrayLibrary
 from sparseformats.dispatch.query import Query
 from sparseformats.formats import SparseMatrix
+from sparseformats_kernels.cpu import sparsetools
 from sparseformats_kernels.cpu.common import (
     Run,
     compute_dtype,
@@ -55,26 +56,50 @@ class ScipyCSR:
 
     @staticmethod
     def bind(state: State, query: Query) -> Run:
-        """Leave out what operands of these facts do not need: the common call is SciPy's alone."""
+        """Leave out what operands of these facts do not need."""
         return _bare(state, query) or partial(ScipyCSR.run, state)
 
     @staticmethod
     def bind_vector(state: State, query: Query) -> Run | None:
-        """Give SciPy the vector itself: as one column it takes longer."""
+        """Multiply the vector itself, without a view as one column."""
         return _bare(state, query)
 
 
 def _bare(state: State, query: Query) -> Run | None:
-    """SciPy's product alone, where it is the whole result."""
+    """The product alone, where it is the whole result."""
     matrix, padded = state.matrix, state.matrix.shape != state.shape
     if state.lib.name != "numpy" or padded or not is_plain(query, state.computes):
         return None
+    if sparsetools.AVAILABLE:
+        add = sparsetools.add_product(matrix, vector=query.n * query.batch == 1)
+        return _added(add, state.shape[0], state.computes)
 
     def run(x: Array, out: Array | None, alpha: Any, beta: Any) -> Array:
         y: Array = matrix @ x
         if out is None:
             return y
         out[...] = y
+        return out
+
+    return run
+
+
+def _added(add: sparsetools.AddProduct, m: int, computes: str) -> Run:
+    """The product added to zeros: those of `out` where it is contiguous."""
+    dtype = np.dtype(computes)
+
+    def run(x: Array, out: Array | None, alpha: Any, beta: Any) -> Array:
+        if not x.flags.c_contiguous:
+            x = np.ascontiguousarray(x)
+        if out is None or not out.flags.c_contiguous:
+            y = np.zeros((m, *x.shape[1:]), dtype)
+            add(x, y)
+            if out is None:
+                return y
+            out[...] = y
+        else:
+            out.fill(0)
+            add(x, out)
         return out
 
     return run

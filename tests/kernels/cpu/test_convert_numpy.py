@@ -259,6 +259,9 @@ def test_compressed() -> None:
         assert_width(str(indices.dtype), row)
         assert_same_bits(_compressed.compress(row, shape[0]), indptr)
         turned = _compressed.transpose(data, indices, indptr, shape)
+        sorted_ = _compressed.sort_by_column(data, row, indices, shape)
+        for one, other in zip(turned, sorted_, strict=True):
+            assert_same_bits(one, other)
         assert_width(str(indices.dtype), *turned[1:])
         elements = csr_elements(data, indices, indptr)
         assert csr_elements(*turned) == {(j, i): value for (i, j), value in elements.items()}

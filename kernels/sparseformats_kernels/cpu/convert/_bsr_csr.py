@@ -40,7 +40,7 @@ __all__ = ["bsr_to_csr"]
 # which *nearly full* wins; slots handled together (2**16 lost 10 to 40 %, 2**19 won nothing).
 SPARSE_SHARE = {8: 0.18, 4: 0.12, 2: 0.03, 1: 0.01}
 NEARLY_FULL = 0.75
-SAMPLES, SAMPLE = 16, 1024  # runs of a sample, and slots of each
+SAMPLES, SAMPLE = 8, 1024  # runs of a sample, and slots of each
 SMALL = 1 << 14  # so few slots that the number of calls decides: *dense* has the fewest
 SLOTS = 4 * CHUNK
 
@@ -84,7 +84,7 @@ def bsr_to_csr(
     """
     m, n = shape
     share = SPARSE_SHARE[_word(data.shape[2])] if data.size > SMALL else -1.0
-    if zeros is None and data.size > SMALL and _is_nearly_full(data, indices, n):
+    if zeros is None and data.size > SLOTS and _is_nearly_full(data, indices, n):
         return _convert_nearly_full(data, indices, indptr, shape)
     runs: list[_Run] = []
     parts: dict[int, Part] = {}

@@ -10,7 +10,7 @@ from scipy.sparse import _sparsetools as sparsetools
 from sparseformats._dtypes import index_width
 from sparseformats_kernels.cpu.convert._bits import Array, as_bits, to_width
 
-__all__ = ["compress", "expand", "transpose"]
+__all__ = ["compress", "expand", "sort_by_column", "transpose"]
 
 # A search in the sorted rows costs about 30 elements of a histogram (measured, 8192 rows).
 _SEARCH_COST = 32
@@ -45,3 +45,15 @@ def transpose(
     index, out_pointers = np.empty_like(indices), np.empty(n + 1, name)
     sparsetools.csr_tocsc(m, n, pointers, indices, bits, out_pointers, index, out)
     return out.view(data.dtype), index, out_pointers
+
+
+def sort_by_column(
+    data: Array, row: Array, col: Array, shape: tuple[int, int]
+) -> tuple[Array, Array, Array]:
+    """COO ``(m, n)`` to CSC: data, indices, pointers."""
+    m, n = shape
+    bits, pointers = as_bits(data), np.empty(n + 1, row.dtype)
+    out, index = np.empty_like(bits), np.empty_like(row)
+    # Told that columns are rows; those of one column keep their order, that of their rows.
+    sparsetools.coo_tocsr(n, m, len(data), col, row, bits, pointers, index, out)
+    return out.view(data.dtype), index, pointers

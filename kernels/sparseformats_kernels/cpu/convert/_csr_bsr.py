@@ -118,19 +118,22 @@ def _convert_directly(grid: Grid, bits: Array) -> tuple[Array, Array, Array]:
     shape, brows = (len(grid.indptr) - 1, grid.bcols * C), len(grid.rows) - 1
     count = sparsetools.csr_count_blocks(*shape, R, C, grid.indptr, grid.indices)
     pointers, index = np.empty(brows + 1, name), np.empty(count, name)
-    blocks = np.zeros((count, R, C), bits.dtype)
-    sparsetools.csr_tobsr(
-        *shape, R, C, grid.indptr, grid.indices, bits, pointers, index, blocks.reshape(-1)
-    )
+    # One row of blocks is met in order; of more the blocks are probably moved once more.
+    size = count * R * C
+    flat = np.empty(size, bits.dtype) if R == 1 else scratch("blocks", size, bits.dtype)
+    flat.fill(0)
+    sparsetools.csr_tobsr(*shape, R, C, grid.indptr, grid.indices, bits, pointers, index, flat)
+    blocks = flat.reshape(count, R, C)
     if sparsetools.csr_has_sorted_indices(brows, pointers, index):
-        return blocks, index, pointers
-    order = np.arange(count, dtype=name)
+        return blocks if R == 1 else blocks.copy(), index, pointers
+    order = scratch("order", count, name)
+    order[:] = np.arange(count, dtype=name)
     # Two counting sorts order the blocks by column, then, stably, by row.
-    column, rows = np.empty(grid.bcols + 1, name), np.empty(count, name)
-    by_column, sorted_index = np.empty(count, name), np.empty(count, name)
+    column, rows = np.empty(grid.bcols + 1, name), scratch("rows", count, name)
+    by_column = scratch("columns", count, name)
     sparsetools.csr_tocsc(brows, grid.bcols, pointers, index, order, column, rows, by_column)
-    sparsetools.csr_tocsc(grid.bcols, brows, column, rows, by_column, pointers, sorted_index, order)
-    return np.take(blocks, order, axis=0), sorted_index, pointers
+    sparsetools.csr_tocsc(grid.bcols, brows, column, rows, by_column, pointers, index, order)
+    return np.take(blocks, order, axis=0), index, pointers
 
 
 def _scatter(

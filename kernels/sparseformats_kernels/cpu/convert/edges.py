@@ -13,7 +13,12 @@ from sparseformats.formats.slots import count_inside
 from sparseformats_kernels.cpu.convert._bits import Array, to_width
 from sparseformats_kernels.cpu.convert._bsr_csr import bsr_to_csr as _bsr_to_csr
 from sparseformats_kernels.cpu.convert._bsr_transpose import bsr_transpose
-from sparseformats_kernels.cpu.convert._compressed import compress, expand, transpose
+from sparseformats_kernels.cpu.convert._compressed import (
+    compress,
+    expand,
+    sort_by_column,
+    transpose,
+)
 from sparseformats_kernels.cpu.convert._csr_bsr import csr_to_bsr as _csr_to_bsr
 from sparseformats_kernels.cpu.convert._dense import (
     csr_to_dense as _csr_to_dense,
@@ -91,8 +96,14 @@ def _transposed(
 
 
 def coo_to_csc(A: COO, options: Options) -> CSC:
-    """Through CSR, which costs next to nothing."""
-    return csr_to_csc(coo_to_csr(A, options), options)
+    """A counting sort by column."""
+    m, n = A.shape
+    # SciPy is told both extents, in the width of the indices.
+    name = options.width(str(A.row.dtype), m, n, A.nnz)
+    data, indices, indptr = sort_by_column(
+        A.data, to_width(A.row, name), to_width(A.col, name), A.shape
+    )
+    return CSC.trusted(data=data, indices=indices, indptr=indptr, shape=A.shape)
 
 
 def csc_to_coo(A: CSC, options: Options) -> COO:
