@@ -11,7 +11,7 @@ from typing import Any
 
 from sparseformats import _arrays
 from sparseformats._arrays import Array, ArrayLibrary
-from sparseformats._dtypes import VALUE_DTYPES
+from sparseformats._dtypes import VALUE_DTYPES, kind
 from sparseformats.algebra.common import as_csr, refuse_grad, restored, target_of
 from sparseformats.convert import convert
 from sparseformats.errors import DeviceMismatchError, InvalidTensorError
@@ -76,8 +76,10 @@ def _rebuilt(
     buffers = {name: x for name, x in A.buffers().items() if name != "zeros"}
     buffers["data"] = data
     if "side_data" in buffers:
-        aside = buffers["side_data"] if side is None else side
-        buffers["side_data"] = lib.astype(aside, lib.dtype_name(data))
+        aside, name = buffers["side_data"] if side is None else side, lib.dtype_name(data)
+        if kind(lib.dtype_name(aside)) == "c" and kind(name) != "c":
+            aside = lib.xp.real(aside)
+        buffers["side_data"] = lib.astype(aside, name)
     if mask is not None and "zeros" not in static:
         zeros = marks(lib, data, mask)
         buffers |= {} if zeros is None else {"zeros": zeros}

@@ -140,14 +140,16 @@ def _groups(query: Query) -> float:
     """Groups of block rows with equally many blocks, of blocks that lie at random."""
     (r, c), (_, rows) = query.blocksize or (1, 1), _rows(query)
     mean = _slots(query) / (r * c) / max(1, rows)
-    return min(rows, 1 + 4.5 * math.sqrt(mean))
+    return min(rows / 2.5, 4.5 * math.sqrt(mean)) + 1
 
 
 def _gemm(query: Query, each: float) -> float:
     """A GEMM a block row and the gather that feeds it; at least `each` nanoseconds a slot."""
     slots, n, (height, _) = _slots(query), _columns(query), _rows(query)
     nano = 0.031 if n <= 64 else 0.033
-    nano *= max(1.0, 4 / height) * (2 if kind(query.out_dtype or "float32") == "c" else 1)
+    nano *= max(1.0, (8 if query.library == "torch" else 4) / height) * (
+        2 if kind(query.out_dtype or "float32") == "c" else 1
+    )
     gathered = slots / height * n * 0.14
     return (slots * max(each, n * nano) + gathered) * _width(query) * NANO / _cores(slots * n)
 
@@ -156,15 +158,16 @@ def numpy_blocks(query: Query) -> float:
     """Block rows of equal count share a call."""
     beside = _writing(query) + _rearranging(query)
     beside += _packing(query, _BESIDE + _RUNS / min(query.blocksize or (1, 1)))
-    each = 0.04 if 4 * _slots(query) <= CACHE / 4 else 0.12
-    return 15 + 6.5 * _groups(query) + 0.12 * _rows(query)[1] + _gemm(query, each) + beside
+    nbytes = 4 * _slots(query)
+    each = 0.04 if nbytes <= CACHE / 4 else 0.12 if nbytes <= 2 * CACHE else 0.32
+    return 8 + 6.5 * _groups(query) + 0.12 * _rows(query)[1] + _gemm(query, each) + beside
 
 
 def torch_blocks(query: Query) -> float:
     """As NumPy's; each group of block rows costs several torch calls."""
     beside = _writing(query) + _rearranging(query)
     beside += _packing(query, _BESIDE + _RUNS / min(query.blocksize or (1, 1)))
-    return 30 + 20 * _groups(query) + _gemm(query, 1.1) + beside
+    return 30 + 18 * _groups(query) + _gemm(query, 1.1) + beside
 
 
 def _dense_gemm(query: Query, dtype: str) -> float:
@@ -173,7 +176,7 @@ def _dense_gemm(query: Query, dtype: str) -> float:
     nbytes = size * itemsize(dtype)
     if kind(dtype) in "iu":
         return size * n * _WITHOUT_BLAS * NANO
-    each = 0.072 if nbytes > CACHE else 0.06
+    each = 0.085 if nbytes > CACHE else 0.06
     if n > 1:
         each = (0.2 if nbytes > CACHE else 0.0) + 0.0215 * n
         each = max(_FEW_BY_TORCH, each) if query.library == "torch" else each
@@ -184,7 +187,7 @@ def unpacked(query: Query) -> float:
     """A dense GEMM of the whole shape."""
     gemm = _dense_gemm(query, accumulator(query.out_dtype or "float32"))
     beside = _writing(query) + _rearranging(query) + _borrowing(query)
-    return 4 + gemm + beside + _packing(query, _UNPACK)
+    return 4 + gemm + beside + SHARE * _slots(query) * _UNPACK * NANO
 
 
 _FILL = 0.25  # nanoseconds an element of the dense copy to make it

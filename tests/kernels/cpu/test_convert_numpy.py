@@ -307,3 +307,20 @@ def test_nonzero_goes_by_bits(dtype: str) -> None:
     raw = np.zeros((3, kind.itemsize), np.uint8)
     raw[:, 0] = 1  # the smallest subnormal
     assert _bits.nonzero(raw.reshape(-1).view(kind)).all()
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_large_blocks_are_left_to_scipy_where_it_meets_them_in_order(in_order: bool) -> None:
+    size = 200 * 16  # a band; or one element a row, of which the first two swap their blocks
+    row, col = np.arange(size), np.arange(size)
+    if not in_order:
+        col = col.reshape(-1, 16)[::-1].reshape(-1).copy()
+        col[::16], col[1::16] = (col[1::16] + size // 2) % size, col[::16]
+    indptr = np.arange(size + 1, dtype=np.int32)
+    data, indices = (row + 1).astype(np.float32), col.astype(np.int32)
+    grid = _grid.Grid(indices, indptr, indptr[::16].copy(), size // 16, 16, 16)
+    assert _csr_bsr._meets_blocks_in_order(grid) is in_order
+    made = _csr_bsr.csr_to_bsr(data, indices, indptr, (size, size), (16, 16))
+    back = _bsr_csr.bsr_to_csr(*made[:3], (size, size))
+    for given, got in zip((data, indices, indptr), back, strict=True):
+        assert_same_bits(got, given)

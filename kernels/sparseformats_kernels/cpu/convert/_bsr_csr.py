@@ -43,6 +43,7 @@ NEARLY_FULL = 0.75
 SAMPLES, SAMPLE = 8, 1024  # runs of a sample, and slots of each
 SMALL = 1 << 14  # so few slots that the number of calls decides: *dense* has the fewest
 SLOTS = 4 * CHUNK
+SEARCH = 32  # slots that can be counted in the time of one search
 
 Mask: TypeAlias = NDArray[np.bool_]
 Part: TypeAlias = tuple[Array, Array, Array]  # values, columns, pointers of the rows of a run
@@ -218,7 +219,12 @@ def _convert_dense(run: _Run, bits: Array, values: Array, index: Array) -> Array
         np.take(all_index, kept, out=index, mode="clip")
     else:
         index[:] = all_index.take(kept)
-    return np.searchsorted(kept, pointers)
+    if len(pointers) * SEARCH < bits.size:
+        return np.searchsorted(kept, pointers)
+    counts = scratch("counts", bits.size + 1, pointers.dtype)
+    counts[0] = 0
+    np.cumsum(keep, out=counts[1:])
+    return counts.take(pointers)
 
 
 def _word(C: int) -> int:

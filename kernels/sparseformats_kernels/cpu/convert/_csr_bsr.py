@@ -6,7 +6,8 @@ share a block (times per element, float32, 8192 x 8192, one core of a 2-core x86
 - *bitmap*: mark block columns in a bitmap of each block row, number the marks, look each
   element's block up: 4-9 ns, but every cell of the bitmap costs about 0.15 ns.
 - *direct*: SciPy's ``csr_tobsr`` meets blocks in the order of scalar rows; a counting sort of
-  the blocks repairs it: 15 ns, moves the whole output twice, so only for small blocks.
+  the blocks repairs it: 15 ns, moves the whole output twice, so only for small blocks, or where
+  a sample (of a band, say) is met in order anyhow.
 - *sorting*: sort each block row's block columns: 40 ns, memory in proportion to the elements
   whatever the shape.
 """
@@ -27,7 +28,7 @@ from sparseformats_kernels.cpu.convert._bits import (
     to_width,
 )
 from sparseformats_kernels.cpu.convert._grid import Grid, find_blocks
-from sparseformats_kernels.cpu.convert._scratch import scratch
+from sparseformats_kernels.cpu.convert._scratch import LIMIT, scratch
 
 __all__ = ["csr_to_bsr"]
 
@@ -35,6 +36,10 @@ __all__ = ["csr_to_bsr"]
 DIRECT_BYTES = 256
 # So few elements, and bytes of blocks, that the number of calls decides.
 SMALL, SMALL_BYTES = 4096, 1 << 18
+# Blocks a block row below which sorting each row beats counting sorts of all.
+SHORT_ROWS = 8
+# Block rows whose order is looked at before SciPy is trusted with large blocks.
+SAMPLE_ROWS = 64
 # SciPy allocates a pointer for each block column; not more of them than this for one element.
 DIRECT_COLUMNS = 1
 # Elements of a block row from which a copy of whole rows beats the scatter.
@@ -110,7 +115,25 @@ def _direct(grid: Grid, data: Array) -> bool:
     if count <= SMALL and count * size <= SMALL_BYTES:
         return True
     cells = (len(grid.rows) - 1) * grid.bcols
-    return size <= DIRECT_BYTES and cells > _grid.BITMAP_CELLS * count
+    if cells <= _grid.BITMAP_CELLS * count:
+        return False
+    return size <= DIRECT_BYTES or _meets_blocks_in_order(grid)
+
+
+def _meets_blocks_in_order(grid: Grid) -> bool:
+    """Judge by block rows in the middle; bands and other local patterns pass."""
+    first = max(0, (len(grid.rows) - 1 - SAMPLE_ROWS) // 2)
+    rows = grid.rows[first : first + SAMPLE_ROWS + 1]
+    lines = grid.indptr[first * grid.R : (first + len(rows) - 1) * grid.R + 1] - rows[0]
+    part = Grid(grid.indices[rows[0] : rows[-1]], lines, rows - rows[0], grid.bcols, grid.R, grid.C)
+    count = len(part.rows) - 1, len(part.indices)
+    pointers, index = np.empty(count[0] + 1, rows.dtype), np.empty(count[1], rows.dtype)
+    # As blocks of one column the pattern is as good, and nothing large is written.
+    narrow = part.indices // part.C
+    shape = (count[0] * part.R, part.bcols)
+    flags, room = np.ones(count[1], np.int8), np.zeros(count[1] * part.R, np.int8)
+    sparsetools.csr_tobsr(*shape, part.R, 1, lines, narrow, flags, pointers, index, room)
+    return bool(sparsetools.csr_has_sorted_indices(count[0], pointers, index))
 
 
 def _convert_directly(grid: Grid, bits: Array) -> tuple[Array, Array, Array]:
@@ -118,16 +141,21 @@ def _convert_directly(grid: Grid, bits: Array) -> tuple[Array, Array, Array]:
     shape, brows = (len(grid.indptr) - 1, grid.bcols * C), len(grid.rows) - 1
     count = sparsetools.csr_count_blocks(*shape, R, C, grid.indptr, grid.indices)
     pointers, index = np.empty(brows + 1, name), np.empty(count, name)
-    # One row of blocks is met in order; of more the blocks are probably moved once more.
     size = count * R * C
-    flat = np.empty(size, bits.dtype) if R == 1 else scratch("blocks", size, bits.dtype)
-    flat.fill(0)
+    # Blocks of one row are met in order; taller ones are probably moved once more.
+    final = R == 1 or size * bits.itemsize > LIMIT
+    flat = np.zeros(size, bits.dtype) if final else scratch("blocks", size, bits.dtype)
+    if not final:
+        flat.fill(0)
     sparsetools.csr_tobsr(*shape, R, C, grid.indptr, grid.indices, bits, pointers, index, flat)
     blocks = flat.reshape(count, R, C)
     if sparsetools.csr_has_sorted_indices(brows, pointers, index):
-        return blocks if R == 1 else blocks.copy(), index, pointers
+        return blocks if final else blocks.copy(), index, pointers
     order = scratch("order", count, name)
     order[:] = np.arange(count, dtype=name)
+    if count < SHORT_ROWS * brows:
+        sparsetools.csr_sort_indices(brows, pointers, index, order)
+        return np.take(blocks, order, axis=0), index, pointers
     # Two counting sorts order the blocks by column, then, stably, by row.
     column, rows = np.empty(grid.bcols + 1, name), scratch("rows", count, name)
     by_column = scratch("columns", count, name)
