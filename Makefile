@@ -92,7 +92,8 @@ nightly: $(VENV)/.test
 	$(PY) -m pytest -n $(JOBS) --hypothesis-profile=nightly --timeout=3600 -m 'nightly or not nightly' $(PYTEST_FLAGS)
 
 bench-cpu: $(VENV)/.test
-	$(PY) -m benchmarks.run --device cpu --output benchmarks/results/cpu.json
+	$(PY) -m benchmarks.run_cpu
+	OMP_NUM_THREADS=$(JOBS) $(PY) -m benchmarks.products
 
 # Runs where a CUDA device is; a requested device that is missing fails every test, it never skips.
 gpu-test:

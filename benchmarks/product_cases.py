@@ -72,12 +72,12 @@ def _blocks() -> tuple[BlockCase, ...]:
                 for n in (64, 128):
                     found.append(BlockCase(*shape, n, "bsr", 1 / factor))
                     found.append(BlockCase(*shape, n, "csr", 1.0))
-                found += [BlockCase(*shape, 1, baseline, 1.03) for baseline in ("bsr", "csr")]
+                found += [BlockCase(*shape, 1, baseline, 1.0) for baseline in ("bsr", "csr")]
     return tuple(found)
 
 
 BLOCKS = _blocks()
-"""At N=1 the limit is 3 % of noise: both sides run the same compiled loop."""
+"""At N=1 the goal is "never slower", although both sides may run the same compiled loop."""
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ def provenance() -> dict[str, Any]:
         },
         "commit": timing.commit(),
         "date": timing.today(),
-        "clock": "CPU time of one thread",
+        "clock": "time of day",
         "device": f"{os.cpu_count()}-core {platform.machine().replace('_', '-')} CPU, 1 thread",
     }
 

@@ -1,8 +1,7 @@
 """Two things timed against each other in one process, turn by turn.
 
-The clock is the CPU time of the thread: both sides run on one thread, so on a quiet machine this is
-the time of day, and on a shared one it leaves out the turns of other processes (their use of the
-caches and of memory bandwidth stays in, on both sides).
+The clock is the time of day: kernels may use more threads than the caller's, whose CPU time would
+leave their work out. On a busy machine rounds disagree, and the spread of the ratios says so.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from time import thread_time
+from time import perf_counter
 
 __all__ = ["Comparison", "commit", "compare", "growth_of", "today"]
 
@@ -81,10 +80,10 @@ def _repeats(call: Call) -> int:
 
 
 def _seconds(call: Call, count: int) -> float:
-    start = thread_time()
+    start = perf_counter()
     for _ in range(count):
         call()
-    return (thread_time() - start) / count
+    return (perf_counter() - start) / count
 
 
 def growth_of(small: Comparison, large: Comparison, elements: tuple[int, int]) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from sphinx.util.docutils import SphinxDirective
 import sparseformats as sf
 
 CONTRACT = Path(__file__).resolve().parents[1] / "reference" / "contract.toml"
+RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results" / "cpu.json"
 KERNELS = {
     "op": "operation",
     "name": "kernel",
@@ -75,8 +77,55 @@ class KernelTable(TableDirective):
         return self.show(table(KERNELS, [info.to_dict() for info in kernels]), "kernels")
 
 
+MEASURED = {
+    "what": "what",
+    "goal": "goal",
+    "rows": "rows",
+    "met": "met",
+    "best": "best ratio",
+    "middle": "median ratio",
+    "worst": "worst ratio",
+}
+
+
+def _measured_rows() -> list[dict[str, Any]]:
+    """One row for each workload and goal: how many rows there are, and how they came out."""
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in json.loads(RESULTS.read_text(encoding="utf-8")):
+        what = str(row["workload"]).partition(",")[0]
+        against = row.get("baseline", "")
+        groups.setdefault(
+            (f"{what} against {against}" if against else what, row["goal"]), []
+        ).append(row)
+    found = []
+    for (what, goal), rows in groups.items():
+        ratios = sorted(row["ratio"] for row in rows)
+        found.append(
+            {
+                "what": what,
+                "goal": goal,
+                "rows": len(rows),
+                "met": sum(bool(row["met"]) for row in rows),
+                "best": ratios[0],
+                "middle": ratios[len(ratios) // 2],
+                "worst": ratios[-1],
+            }
+        )
+    return found
+
+
+class MeasuredTable(TableDirective):
+    """Summarise the committed benchmark rows of the CPU."""
+
+    def run(self) -> list[nodes.Node]:
+        """Render the table and rebuild the page when the file changes."""
+        self.env.note_dependency(str(RESULTS))
+        return self.show(table(MEASURED, _measured_rows()), str(RESULTS))
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the directives."""
     app.add_directive("contract", ContractTable)
     app.add_directive("kernels", KernelTable)
+    app.add_directive("measured", MeasuredTable)
     return {"version": "1", "parallel_read_safe": True}

@@ -9,9 +9,10 @@ call finds prepared.
 
 from sparseformats.ops.cache import cache_info, clear_cache, set_cache_limit
 from sparseformats.ops.checking import validate
+from sparseformats.ops.explaining import explain
 from sparseformats.ops.layer import explain_linear, linear
 from sparseformats.ops.plans import Plan, plan
-from sparseformats.ops.product import explain, matmul, matmul_operator
+from sparseformats.ops.product import matmul, matmul_operator
 from sparseformats.ops.sampled import explain_sddmm, sddmm
 from sparseformats.ops.torch_functions import torch_function
 
