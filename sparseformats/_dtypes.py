@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 __all__ = [
     "INT32_MAX",
+    "INT64_MAX",
     "VALUE_DTYPES",
     "IndexWidth",
     "accumulator",
@@ -22,6 +23,7 @@ __all__ = [
 IndexWidth = Literal["int32", "int64"]
 
 INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
 
 _SIZES: Final[dict[str, int]] = {
     "bool": 1,

@@ -101,6 +101,10 @@ class ArrayLibrary:
         """The arrays with memory that make up `x`: several for a sparse tensor of the library."""
         return [x]
 
+    def is_stand_in(self, x: Array) -> bool:
+        """Whether `x` has no memory, or more to it than its values, under a transformation."""
+        return False
+
     def overlaps(self, a: Array, b: Array) -> bool:
         """Whether the address ranges of two arrays meet."""
         (low, high), (start, end) = self._extent(a), self._extent(b)

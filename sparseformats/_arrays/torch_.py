@@ -79,6 +79,8 @@ class TorchLibrary(ArrayLibrary):
         torch = self._np
         if type(x) not in (torch.Tensor, torch.nn.Parameter) or x.layout is not torch.strided:
             return None  # a sparse tensor has no strides
+        if torch.autograd.forward_ad._current_level >= 0:
+            return None  # it may carry a tangent
         try:
             place = x.data_ptr() % 16
         except RuntimeError:
@@ -88,6 +90,16 @@ class TorchLibrary(ArrayLibrary):
             *(torch.is_grad_enabled(), x.is_conj(), x.is_neg(), type(x)),
             torch.are_deterministic_algorithms_enabled(),
         )
+
+    def is_stand_in(self, x: Array) -> bool:
+        if type(x).__torch_dispatch__ is not self._np.Tensor.__torch_dispatch__:
+            return True  # its operations are its own
+        try:
+            x.data_ptr()
+        except RuntimeError:
+            return True
+        forward = self._np.autograd.forward_ad
+        return forward._current_level >= 0 and forward.unpack_dual(x).tangent is not None
 
     def deterministic(self) -> bool:
         return bool(self._np.are_deterministic_algorithms_enabled())

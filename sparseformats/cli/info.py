@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import sparseformats as sf
 from sparseformats import dispatch
 from sparseformats.dispatch import forcing, places
+from sparseformats.ops import cache
 
 __all__ = ["add_to", "report"]
 
@@ -77,7 +78,8 @@ def report(op: str | None = None) -> dict[str, Any]:
         "packages": packages,
         "devices": devices,
         "environment": {
-            name: os.environ.get(name) for name in (forcing.ENVIRONMENT, places.ENVIRONMENT)
+            name: os.environ.get(name)
+            for name in (forcing.ENVIRONMENT, places.ENVIRONMENT, cache.ENVIRONMENT)
         },
         "files": {
             "shipped tables": places.shipped_tables(),

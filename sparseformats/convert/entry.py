@@ -149,6 +149,10 @@ def asformat(x: Any, format: str | None = None, **options: Any) -> SparseMatrix:
         from sparseformats.convert import interop
 
         x = getattr(interop, importer)(x)
+    if "mask" in options:
+        raise TypeError(
+            f"asformat: mask= selects elements of a dense array, got a sparse {x.format} matrix"
+        )
     return x if format is None and not options else convert(x, format or x.format, **options)
 
 

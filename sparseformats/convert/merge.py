@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from sparseformats._arrays import Array
+from sparseformats._dtypes import itemsize
 from sparseformats.convert.blocks import Part, as_bsr, inside_count, joined_pointers, rows_of
 from sparseformats.convert.chunks import row_chunks
 from sparseformats.convert.numbering import number
@@ -46,6 +47,8 @@ def merge(a: BSR, size: tuple[int, int], options: Options) -> BSR:
         places.append(_places(small, size, blocks))
         blocks += int(places[-1].indices.shape[0])
     # Only now it is known how many there are: the data are made once, and not chunk by chunk.
+    nbytes = blocks * r * c * itemsize(a.dtype_name)
+    lib.ensure_fits(nbytes, a.device, f"BSR form with {blocks:,} blocks of {r} x {c}")
     data = lib.zeros((blocks, r, c), a.dtype_name, a.device)
     marks: list[Array] = []
     for small, place in zip(smalls, places, strict=True):

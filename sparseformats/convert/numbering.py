@@ -10,14 +10,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from sparseformats._arrays import Array, ArrayLibrary
-from sparseformats._dtypes import INT32_MAX
+from sparseformats._dtypes import INT32_MAX, INT64_MAX
 from sparseformats.convert.pointers import bounds, run_starts, sorted_pointers
 
 __all__ = ["Large", "number"]
 
 _BITMAP = 4  # bytes of bitmap a small block that are still cheaper than sorting
 _ALWAYS = 4096  # and what is small enough whatever the number of blocks
-_INT64_MAX = 2**63 - 1
 
 
 class Large(NamedTuple):
@@ -68,7 +67,7 @@ def _by_bitmap(lib: ArrayLibrary, brow: Array, bcol: Array, grid: tuple[int, int
 
 def _by_sort(lib: ArrayLibrary, brow: Array, bcol: Array, grid: tuple[int, int]) -> Large:
     rows, cols = grid
-    if rows * cols <= _INT64_MAX:
+    if rows * cols <= INT64_MAX:
         key = lib.astype(brow, "int64") * cols + bcol
         order = lib.argsort(key)
         runs, starts = run_starts(lib, lib.take(key, order))

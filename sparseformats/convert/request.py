@@ -15,7 +15,7 @@ __all__ = ["BLOCKED", "node_of", "requested"]
 
 BLOCKED = ("bsr", "blocked_ell")
 _SQUARE = ("blocked_ell",)
-_PATTERN = re.compile(r"([1-9][0-9]*):([1-9][0-9]*)")
+_PATTERN = re.compile(r"([1-9][0-9]{0,8}):([1-9][0-9]{0,8})")
 
 
 def node_of(A: SparseMatrix) -> Node:

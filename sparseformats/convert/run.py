@@ -10,7 +10,7 @@ from typing import Any
 
 from sparseformats import _arrays, dispatch
 from sparseformats._arrays import Array
-from sparseformats._dtypes import INT32_MAX
+from sparseformats._dtypes import INT32_MAX, itemsize
 from sparseformats.convert.edges import Edge
 from sparseformats.convert.graph import Step
 from sparseformats.convert.options import Options
@@ -22,6 +22,7 @@ GENERIC = "array-api"
 """Name of the edges' own implementations in traces and explanations."""
 
 MANY_LINES = 1 << 26  # pointers from which on free memory is looked at first
+MANY_SLOTS = 1 << 26  # and slots of one block, or of a dense array filled up to whole blocks
 
 Implementation = Callable[[Any, Options], Any]
 
@@ -50,6 +51,7 @@ def transposed(x: Any) -> Any:
 
 def _run(edge: Edge, x: Any, options: Options) -> Any:
     _ensure_pointers_fit(edge, x, options)
+    _ensure_block_fits(x, options)
     name, run, query = implementation(edge, x, options)
     if not dispatch.is_tracing():
         return run(x, options)
@@ -70,6 +72,21 @@ def _ensure_pointers_fit(edge: Edge, x: Any, options: Options) -> None:
     lib = _arrays.of(buffer)
     # Counts, their running sums, and the array itself.
     lib.ensure_fits(24 * lines, lib.device(buffer), f"{edge.target} with {lines:,} pointers")
+
+
+def _ensure_block_fits(x: Any, options: Options) -> None:
+    """Refuse blocks of which memory cannot hold one, or a dense array filled up to them."""
+    if options.blocksize is None:
+        return
+    r, c = options.blocksize
+    buffer = x.data if isinstance(x, SparseMatrix) else x
+    m, n = (1, 1) if isinstance(x, SparseMatrix) else (int(extent) for extent in x.shape)
+    size = -(-m // r) * r * -(-n // c) * c
+    if size < MANY_SLOTS or not math.prod(buffer.shape):
+        return
+    lib = _arrays.of(buffer)
+    nbytes = size * itemsize(lib.dtype_name(buffer))
+    lib.ensure_fits(nbytes, lib.device(buffer), f"form with blocks of {r} x {c}")
 
 
 def implementation(

@@ -163,7 +163,7 @@ class PlanCache:
             self._bytes[entry.place] = self._bytes.get(entry.place, 0) + packed.nbytes
             self._settle()
             if self._bytes[entry.place] > limit:
-                self._make_room(entry.place, limit - limit // 8)
+                self._make_room(entry.place, limit - limit // 8, packed)
             return packed
 
     def remember(self, entry: Entry, key: Hashable, plan: LightPlan) -> None:
@@ -232,14 +232,14 @@ class PlanCache:
             self._gone.append((entry.place, entry.nbytes))
         self._settle()
 
-    def _make_room(self, place: str, target: int) -> None:
-        """Drop least recently used states of a place until `target` bytes are left."""
+    def _make_room(self, place: str, target: int, spare: Packed | None = None) -> None:
+        """Drop least recently used states of a place, but `spare`, down to `target` bytes."""
         held = [
             (packed.stamp, number, entry, key, packed)
             for number, entry in enumerate(self._entries.copy().values())
             if entry.place == place
             for key, packed in entry.packed.items()
-            if packed.nbytes
+            if packed.nbytes and packed is not spare
         ]
         for _, _, entry, key, packed in sorted(held, key=lambda item: item[:2]):
             if self._bytes[place] <= target:

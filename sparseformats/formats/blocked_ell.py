@@ -30,7 +30,7 @@ from sparseformats.formats import checks, slots
 from sparseformats.formats.base import SparseMatrix, assign
 from sparseformats.formats.canonical import canonical_blocks
 from sparseformats.formats.ell_slots import place_blocks, slots_in_rows
-from sparseformats.formats.inputs import as_shape, index_name, narrowed, prepare
+from sparseformats.formats.inputs import as_blocksize, as_shape, index_name, narrowed, prepare
 from sparseformats.formats.transposed import Transposed
 
 __all__ = ["BlockedELL"]
@@ -136,12 +136,14 @@ class BlockedELL(SparseMatrix):
 
         Raises
         ------
-        ValueError
-            `values` is not 2-D or not divided by b.
+        ValueError, TypeError
+            `values` is not 2-D or not divided by b; b is no positive integer.
         """
         values = values if _arrays.is_array(values) else _arrays.library("numpy").asarray(values)
-        b, found = blocksize, tuple(values.shape)
-        if b < 1 or len(found) != 2 or found[0] % b or found[1] % b:
+        (b, c), found = as_blocksize(blocksize), tuple(values.shape)
+        if b != c:
+            raise ValueError(f"Blocked-ELL has square blocks, got blocksize={blocksize}")
+        if len(found) != 2 or found[0] % b or found[1] % b:
             raise ValueError(
                 f"flat values must be 2-D with both sizes divided by blocksize={b}, got {found}"
             )

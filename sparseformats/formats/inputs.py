@@ -10,7 +10,7 @@ import numpy as np
 
 from sparseformats import _arrays
 from sparseformats._arrays import Array, ArrayLibrary
-from sparseformats._dtypes import INT32_MAX, VALUE_DTYPES
+from sparseformats._dtypes import INT32_MAX, INT64_MAX, VALUE_DTYPES
 from sparseformats.errors import DeviceMismatchError, InvalidTensorError, Problem
 from sparseformats.formats.checks import violations
 
@@ -45,7 +45,7 @@ def as_shape(shape: Any) -> tuple[int, int]:
         raise TypeError(f"shape must be two integers, got {shape!r}") from error
     if len(sizes) != 2:
         raise ValueError(f"shape must have two dimensions, got {shape!r}")
-    if min(sizes) < 0 or max(sizes) > 2**63 - 1:
+    if min(sizes) < 0 or max(sizes) > INT64_MAX:
         raise ValueError(f"shape must be within 0 … 2**63 - 1, got {sizes}")
     return sizes
 
@@ -54,15 +54,23 @@ def index_name(index_dtype: Any) -> str | None:
     """``"int32"``, ``"int64"`` or None from any library's spelling of it."""
     if index_dtype is None:
         return None
+    name: str | None
     if not isinstance(index_dtype, str):
         # torch and array-api-strict spell a dtype "library.name".
         text = str(index_dtype).rpartition(".")[2]
-        name = text if text in ("int32", "int64") else np.dtype(index_dtype).name
+        name = text if text in ("int32", "int64") else _numpy_name(index_dtype)
     else:
         name = index_dtype
     if name not in ("int32", "int64"):
         raise TypeError(f"index_dtype must be 'int32' or 'int64', got {index_dtype!r}")
     return name
+
+
+def _numpy_name(dtype: Any) -> str | None:
+    try:
+        return str(np.dtype(dtype).name)
+    except (TypeError, ValueError):
+        return None
 
 
 def narrowed(lib: ArrayLibrary, x: Array, name: str, where: str) -> Array:
@@ -268,4 +276,6 @@ def as_blocksize(blocksize: Any) -> tuple[int, int]:
         raise TypeError(need) from error
     if len(sizes) != 2 or min(sizes) < 1:
         raise ValueError(need)
+    if max(sizes) > INT64_MAX:
+        raise ValueError(f"blocksize must be within 1 … 2**63 - 1, got {sizes}")
     return sizes

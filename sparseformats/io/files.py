@@ -8,13 +8,19 @@ import io
 import os
 import secrets
 import stat
+import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, cast
 
-__all__ = ["File", "compressing", "name_of", "reading", "writing"]
+__all__ = ["DAMAGED", "File", "compressing", "name_of", "reading", "writing"]
 
 File = str | os.PathLike[str] | BinaryIO | Any
+
+# What `zipfile` raises for an archive that is none or was changed: NotImplementedError for unknown
+# flags and methods, RuntimeError for the flag of encryption.
+DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 
 _OPENERS: dict[str | bytes, Any] = {".gz": gzip.open, ".bz2": bz2.open}
 

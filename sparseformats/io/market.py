@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -21,6 +23,13 @@ from sparseformats.io.market_text import (
 
 __all__ = ["MatrixMarketError", "read_matrix_market", "write_matrix_market"]
 
+_DTYPES = {
+    "real": np.float64,
+    "double": np.float64,
+    "complex": np.complex128,
+    "integer": np.int64,
+    "unsigned-integer": np.uint64,
+}
 _FIELDS = {"i": "integer", "u": "unsigned-integer", "f": "real", "c": "complex"}
 
 
@@ -49,7 +58,7 @@ def read_matrix_market(
     MatrixMarketError
         Malformed, with line and reason: a wrong header, a line that is no entry, too few or too
         many entries, an index out of range, an integer beyond 64 bits, both triangles of a
-        symmetric matrix, a diagonal that the symmetry forbids.
+        symmetric matrix, a diagonal that the symmetry forbids, compressed content that is damaged.
     FileNotFoundError, OverflowError, PatternError
         No such file; a sum of integer duplicates, or an index, does not fit; the values do not
         fit an n:m format.
@@ -72,13 +81,17 @@ def read_matrix_market(
     """
     name = name_of(source)
     made: SparseMatrix
-    with reading(source, decompress=True) as stream:
+    with _decompressed(name), reading(source, decompress=True) as stream:
         start = stream.tell()
         header = read_header(name, stream)
         body = stream.tell()
         scan(name, stream, header)
-        stream.seek(start)
-        found = _through_scipy(name, stream)
+        if header.coordinate or all(header.shape):
+            stream.seek(start)
+            found = _through_scipy(name, stream)
+        else:  # SciPy's reader divides by the number of rows, and takes the process down
+            found = np.zeros(header.shape, _DTYPES[header.field])
+        _refuse_wrapped(name, header, found)
         if isinstance(found, np.ndarray):
             from sparseformats.convert import from_dense
 
@@ -87,6 +100,17 @@ def read_matrix_market(
             stream.seek(body)
             made = _from_triplets(name, stream, header, found)
     return made.to(format, blocksize=blocksize, index_dtype=index_dtype)
+
+
+@contextmanager
+def _decompressed(name: str) -> Iterator[None]:
+    """Say of which file it is that the compressed content is damaged."""
+    try:
+        yield
+    except (EOFError, OSError, zlib.error) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # the operating system's: no such file, no permission
+        raise MatrixMarketError(name, None, f"cannot be decompressed: {error}") from error
 
 
 def _through_scipy(name: str, stream: BinaryIO) -> Any:
@@ -98,6 +122,16 @@ def _through_scipy(name: str, stream: BinaryIO) -> Any:
         place = re.fullmatch(r"Line (\d+): (.*)", str(error), re.DOTALL)
         line, reason = (int(place[1]), place[2]) if place else (None, str(error))
         raise MatrixMarketError(name, line, reason.rstrip(".")) from error
+
+
+def _refuse_wrapped(name: str, header: Header, found: Any) -> None:
+    """Refuse the one integer whose negative, which skew symmetry asks for, is no int64."""
+    if header.symmetry != "skew-symmetric" or header.field != "integer":
+        return
+    values = found if isinstance(found, np.ndarray) else found.data
+    least = np.iinfo(np.int64).min
+    if (values == least).any():
+        raise MatrixMarketError(name, None, f"the mirror image of {least} does not fit int64")
 
 
 def _from_triplets(name: str, stream: BinaryIO, header: Header, found: Any) -> SparseMatrix:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from sparseformats._dtypes import INT64_MAX
 from sparseformats.errors import SparseFormatsError
 
 __all__ = ["Header", "MatrixMarketError", "entries", "read_header", "scan"]
@@ -101,6 +102,9 @@ def _banner(source: str, text: bytes) -> tuple[bool, str, str]:
             raise MatrixMarketError(source, 1, reason)
     if lowered[1] == "array" and lowered[2] == "pattern":
         raise MatrixMarketError(source, 1, "an array has values, its field cannot be 'pattern'")
+    if lowered[2:] == ["unsigned-integer", "skew-symmetric"]:
+        reason = "a skew-symmetric matrix has negative values, its field cannot be unsigned"
+        raise MatrixMarketError(source, 1, reason)
     return lowered[1] == "coordinate", lowered[2], lowered[3]
 
 
@@ -124,7 +128,7 @@ def read_header(source: str, stream: BinaryIO) -> Header:
         reason = f"the size line must hold {names}, got {got!r}"
         raise MatrixMarketError(source, lines, reason)
     m, n, *rest = (int(w) for w in words)
-    if max(m, n) > 2**63 - 1:
+    if max(m, n) > INT64_MAX:
         raise MatrixMarketError(source, lines, f"size {max(m, n)} does not fit int64")
     if symmetry != "general" and m != n:
         reason = f"a {symmetry} matrix must be square, got {m} x {n}"

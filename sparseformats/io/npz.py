@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import math
 import zipfile
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
@@ -24,7 +25,7 @@ from sparseformats import _arrays
 from sparseformats._dtypes import VALUE_DTYPES, bits_name
 from sparseformats.convert.interop import to_device
 from sparseformats.formats import SparseMatrix
-from sparseformats.io.files import File, name_of, reading, writing
+from sparseformats.io.files import DAMAGED, File, name_of, reading, writing
 from sparseformats.io.npz_parts import Description, build, check_description
 
 __all__ = ["load", "save"]
@@ -133,12 +134,8 @@ def load(
         _arrays.library(library)  # a name that is unknown or not installed is refused first
     host = "torch" if library == "torch" else "numpy"
     name = name_of(source)
-    with reading(source) as stream:
-        try:
-            with zipfile.ZipFile(stream) as archive:
-                described, arrays = _read(name, archive)
-        except zipfile.BadZipFile as error:
-            raise ValueError(f"{name} is no sparseformats file, or is damaged: {error}") from error
+    with reading(source) as stream, _sound(name, zipfile.ZipFile, stream) as archive:
+        described, arrays = _read(name, archive)
     _require_dtypes(name, described, host)
     lib = _arrays.library(host)
     buffers = {
@@ -153,11 +150,21 @@ def load(
     return to_device(A, "cuda" if device is None else device, library or host)
 
 
+def _sound(name: str, read: Callable[..., Any], *args: object) -> Any:
+    """`read` of the archive, in which damage may raise nearly anything."""
+    try:
+        return read(*args)
+    except (*DAMAGED, ValueError) as error:
+        reason = str(error) or type(error).__name__
+        raise ValueError(f"{name} is no sparseformats file, or is damaged: {reason}") from error
+
+
 def _read(name: str, archive: zipfile.ZipFile) -> tuple[Description, dict[str, Any]]:
     if _DESCRIPTION not in archive.namelist():
         _refuse_foreign(name, archive.namelist())
+    text = _sound(name, archive.read, _DESCRIPTION)
     try:
-        raw = json.loads(archive.read(_DESCRIPTION))
+        raw = json.loads(text)
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"{name}: the description is not JSON: {error}") from error
     described = check_description(name, raw, VERSION)
@@ -172,12 +179,14 @@ def _read(name: str, archive: zipfile.ZipFile) -> tuple[Description, dict[str, A
 def _array(name: str, key: str, dtype: str, archive: zipfile.ZipFile) -> np.ndarray[Any, Any]:
     """One member, whose header must agree with the description and with the member's size."""
     info = archive.getinfo(f"{key}.npy")
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError(f"{name} is damaged: '{key}.npy' is packed by method {info.compress_type}")
     expected = bits_name(dtype) if dtype in _AS_BITS else dtype
-    with archive.open(info) as member:
+    with _sound(name, archive.open, info) as member:
         try:
             read_header = _HEADERS[np.lib.format.read_magic(member)]
             shape, fortran, found = read_header(member)
-        except (ValueError, EOFError, KeyError) as error:
+        except (*DAMAGED, ValueError, KeyError) as error:
             raise ValueError(f"{name} is damaged: member '{key}.npy': {error}") from error
         size = math.prod(shape) * found.itemsize
         held = info.file_size - member.tell()
@@ -186,7 +195,10 @@ def _array(name: str, key: str, dtype: str, archive: zipfile.ZipFile) -> np.ndar
                 f"{name} is damaged: member '{key}.npy' announces {found.name} {shape} in {held} "
                 f"bytes, expected {expected} and {size} bytes"
             )
-        flat = np.frombuffer(member.read(), found)
+        content = _sound(name, member.read)
+    if len(content) != size:
+        raise ValueError(f"{name} is damaged: member '{key}.npy' ends after {len(content)} bytes")
+    flat = np.frombuffer(content, found)
     if expected == "bool" and bool((flat.view(np.uint8) > 1).any()):
         raise ValueError(f"{name} is damaged: member '{key}.npy' holds bytes that are no bool")
     native = _arrays.library("numpy").native(flat.reshape(shape, order="F" if fortran else "C"))

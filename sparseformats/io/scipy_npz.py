@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import zipfile
 from typing import Any
 
 from sparseformats.convert.interop import from_scipy, to_device, to_scipy
 from sparseformats.errors import LossyConversionError
 from sparseformats.formats import SparseMatrix
 from sparseformats.formats.slots import count_nonzero
-from sparseformats.io.files import File, name_of, reading, writing
+from sparseformats.io.files import DAMAGED, File, name_of, reading, writing
 
 __all__ = ["load_scipy_npz", "save_scipy_npz"]
 
@@ -84,10 +83,9 @@ def load_scipy_npz(
     with reading(source) as stream:
         try:
             S = sp.load_npz(stream)
-        except (ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile) as error:
+        except (*DAMAGED, ValueError, KeyError, TypeError) as error:
+            reason = str(error) or type(error).__name__
             raise ValueError(
-                f"{name} is no file of scipy.sparse.save_npz, or is damaged: {error}"
+                f"{name} is no file of scipy.sparse.save_npz, or is damaged: {reason}"
             ) from error
-        except NotImplementedError as error:
-            raise ValueError(f"{name}: {error}") from error
     return from_scipy(S, stored=stored, copy=False, check=check, index_dtype=index_dtype)

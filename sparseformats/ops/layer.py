@@ -20,6 +20,7 @@ from sparseformats.errors import DeviceMismatchError
 from sparseformats.formats import SparseMatrix
 from sparseformats.ops.activations import activate, check_activation
 from sparseformats.ops.cache import source
+from sparseformats.ops.compiling import DYNAMO, entry, modules, opaque, watched
 from sparseformats.ops.contract import FusingKernel
 from sparseformats.ops.facts import as_precision, matmul_query
 from sparseformats.ops.operands import Operands, as_sparse, check_out, read, separate
@@ -49,6 +50,7 @@ class _Call(NamedTuple):
         return "+".join([*names, *([self.activation] if self.activation else [])]) or None
 
 
+@entry
 def linear(
     X: Any,
     W: Any,
@@ -109,7 +111,13 @@ def linear(
     array([[ 3., 35.],
            [ 3.,  0.]])
     """
-    options = {"kernel": kernel, "precision": precision, "assume_finite": assume_finite}
+    options: dict[str, Any] = {
+        "kernel": kernel,
+        "precision": precision,
+        "assume_finite": assume_finite,
+    }
+    if DYNAMO in modules and watched():
+        return opaque(linear)(X, W, bias, activation=activation, out=out, **options)
     call = _read(X, W, bias, activation, options)
     if out is not None:
         check_out(call.o, out)

@@ -19,7 +19,8 @@ from sparseformats.errors import DeviceMismatchError
 from sparseformats.formats import SparseMatrix
 from sparseformats.ops.scalars import result_dtype
 
-__all__ = ["Operands", "as_sparse", "check_out", "is_foreign", "read", "same_place", "separate"]
+__all__ = ["Operands", "as_sparse", "check_out", "is_foreign", "read"]
+__all__ += ["refuse_stand_in", "same_place", "separate"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,7 +147,22 @@ def _dense(lib: ArrayLibrary, x: Any, sparse: SparseMatrix) -> Array:
             "matmul: gradients are not supported yet, and the dense operand requires grad; "
             "detach it, or call under torch.no_grad()"
         )
+    refuse_stand_in(lib, x, "matmul")
     return lib.native(x)
+
+
+def refuse_stand_in(lib: ArrayLibrary, x: Array, op: str) -> None:
+    """Refuse what only looks like an array.
+
+    Raises
+    ------
+    NotImplementedError
+    """
+    if lib.is_stand_in(x):
+        raise NotImplementedError(
+            f"{op}: transformations of {lib.name} are not supported: the dense operand is a "
+            "stand-in without memory or carries a tangent (vmap, jvp, forward_ad, fake tensors)"
+        )
 
 
 def same_place(sparse: SparseMatrix, x: Array) -> None:

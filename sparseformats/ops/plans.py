@@ -12,6 +12,7 @@ from sparseformats.dispatch import Explanation, Query, Selection
 from sparseformats.dispatch.plan_cache import PLANS, Packed
 from sparseformats.formats import SparseMatrix
 from sparseformats.ops.cache import source
+from sparseformats.ops.compiling import DYNAMO, entry, modules, opaque, watched
 from sparseformats.ops.facts import layout, matmul_query
 from sparseformats.ops.light import Light, execute, is_apart, pack, refuse_capture, whereabouts
 from sparseformats.ops.operands import Operands, as_sparse, check_out, read, separate
@@ -89,6 +90,7 @@ class Plan:
         """Why that kernel was chosen, and why not any other one."""
         return self._selection.explanation
 
+    @entry
     def __call__(self, X: Array, *, out: Array | None = None) -> Array:
         """Multiply: ``out <- alpha * (A @ X) + beta * out``, with the planned alpha and beta.
 
@@ -105,6 +107,8 @@ class Plan:
             `X` is not what was planned; the text has both sides. `out` cannot take the result,
             or the kernel cannot write to it.
         """
+        if DYNAMO in modules and watched():
+            return opaque(Plan.__call__)(self, X, out=out)
         values, lib = self._values, self._lib
         if values.is_current is not None and not values.is_current():
             values = self._replace(_Values(values.matrix()), values)
@@ -233,6 +237,7 @@ class Plan:
         return query
 
 
+@entry
 def plan(
     A: Any,
     X: Any,
@@ -285,6 +290,13 @@ def plan(
     >>> p(x)
     array([1., 2., 3.])
     """
+    if DYNAMO in modules and watched():
+        names: dict[str, Any] = {
+            "kernel": kernel,
+            "precision": precision,
+            "assume_finite": assume_finite,
+        }
+        return opaque(plan)(A, X, alpha=alpha, beta=beta, out=out, **names)
     first, second = as_sparse(A), as_sparse(X)
     if isinstance(first, SparseMatrix) and isinstance(second, SparseMatrix):
         raise TypeError("plan takes one sparse and one dense operand, got two sparse ones")

@@ -16,6 +16,7 @@ from sparseformats.dispatch import REGISTRY, Explanation, Query, Selection, forc
 from sparseformats.dispatch.plan_cache import Entry, Packed
 from sparseformats.formats import SparseMatrix, Transposed
 from sparseformats.ops.cache import CACHE, source
+from sparseformats.ops.compiling import DYNAMO, entry, modules, opaque, watched
 from sparseformats.ops.facts import matmul_query
 from sparseformats.ops.light import (
     Light,
@@ -45,6 +46,7 @@ _DEFAULTS: _Options = (None, False, None)
 _Key = tuple[Any, ...]
 
 
+@entry
 def matmul(
     A: Any,
     X: Any,
@@ -110,6 +112,13 @@ def matmul(
     >>> sf.matmul(A, np.array([1.0, 7.0]))
     array([ 2., 36.])
     """
+    if DYNAMO in modules and watched():
+        names: dict[str, Any] = {
+            "kernel": kernel,
+            "precision": precision,
+            "assume_finite": assume_finite,
+        }
+        return opaque(matmul)(A, X, alpha=alpha, beta=beta, out=out, **names)
     if isinstance(alpha, np.generic):
         alpha = alpha.item()
     if isinstance(beta, np.generic):
@@ -157,8 +166,11 @@ def explain(
     return dispatch.explain(query_of(o, out, factor, summand, options), kernel)
 
 
+@entry
 def matmul_operator(a: Any, b: Any) -> Any:
     """``a @ b``; NotImplemented where an operand is of a type that we know nothing of."""
+    if DYNAMO in modules and watched():
+        return opaque(matmul_operator)(a, b)
     key, light = _find(a, b, None, True, True, _DEFAULTS)
     if light is not None:
         return execute(light, a if isinstance(b, SparseMatrix) else b, None, 1, 0)
@@ -201,9 +213,9 @@ def _own(key: _Key, entry: Entry, matrix: SparseMatrix) -> _Key:
 def _again(light: Light, a: Any, b: Any, alpha: Any, beta: Any, out: Any) -> Any:
     """Run a plan that was found."""
     matrix, x = (a, b) if isinstance(a, SparseMatrix) else (b, a)
-    if alpha != 1:
+    if alpha != 1 or type(alpha) is complex:
         alpha = as_scalar(alpha, "alpha", light.dtype)
-    if beta != 0:
+    if beta != 0 or type(beta) is complex:
         beta = as_scalar(beta, "beta", light.dtype)
     if out is not None:
         x = separate(light.lib, x, out, matrix.buffers().values())

@@ -15,8 +15,9 @@ from sparseformats.dispatch import Explanation, Query
 from sparseformats.errors import DeviceMismatchError
 from sparseformats.formats import SparseMatrix, Transposed
 from sparseformats.formats.slots import marks
+from sparseformats.ops.compiling import DYNAMO, entry, modules, opaque, watched
 from sparseformats.ops.facts import as_precision, layout, matrix_facts
-from sparseformats.ops.operands import as_sparse
+from sparseformats.ops.operands import as_sparse, refuse_stand_in
 from sparseformats.ops.scalars import Scalar, as_scalar, result_dtype
 
 __all__ = ["SampledKernel", "explain_sddmm", "sddmm"]
@@ -47,6 +48,7 @@ class _Call(NamedTuple):
     format: str
 
 
+@entry
 def sddmm(
     pattern: Any,
     X: Any,
@@ -111,6 +113,8 @@ def sddmm(
     array([[0., 2.],
            [3., 0.]])
     """
+    if DYNAMO in modules and watched():
+        return opaque(sddmm)(pattern, X, Y, alpha=alpha, kernel=kernel, precision=precision)
     call = _read(pattern, X, Y, alpha)
     A = call.pattern
     found = _like(A, _run(call, A, kernel, precision))
@@ -188,6 +192,7 @@ def _operand(A: SparseMatrix, x: Any, name: str) -> Array:
             f"sddmm: gradients are not supported yet, and {name} requires grad; detach it, or call "
             "under torch.no_grad()"
         )
+    refuse_stand_in(lib, x, "sddmm")
     return lib.native(x)
 
 

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from sparseformats.formats import SparseMatrix
+from sparseformats.ops.compiling import DYNAMO, entry, modules, opaque, watched
 from sparseformats.ops.layer import linear
 from sparseformats.ops.product import matmul
 
 __all__ = ["torch_function"]
 
 
+@entry
 def torch_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Answer for ``func(*args, **kwargs)``, a function or method of torch.
 
@@ -20,6 +22,8 @@ def torch_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     TypeError
         The function has no meaning here; the text names it.
     """
+    if DYNAMO in modules and watched():
+        return opaque(torch_function)(func, args, kwargs)
     name = getattr(func, "__name__", str(func))
     answer = _ANSWERS.get(name)
     if answer is None:

@@ -186,3 +186,11 @@ def test_a_conversion_leaves_its_source_alone(library: str) -> None:
             A.to("csc")
             A.to("bsr", blocksize=(3, 3))
             A.to_dense()
+
+
+def test_masks_select_from_dense_arrays_only() -> None:
+    mask = np.ones((2, 2), bool)
+    for x in (sf.eye(2), sf.eye(2).to_scipy()):
+        with pytest.raises(TypeError, match=r"mask= selects elements of a dense array.*csr"):
+            sf.asformat(x, "csr", mask=mask)
+    assert sf.asformat(np.zeros((2, 2)), "coo", mask=mask).nnz == 4

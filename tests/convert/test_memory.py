@@ -57,3 +57,27 @@ def test_peak_is_bounded_by_input_and_output(
         with dispatch.temporary(only=generic):
             used, B = peak(lambda target=target, wanted=wanted: A.to(target, **wanted))
         assert used <= 3 * (A.nbytes + B.nbytes), (source, target, used / (A.nbytes + B.nbytes))
+
+
+@pytest.mark.parametrize("size", [10**6, 2**31, 2**62])
+@pytest.mark.parametrize("format", ["bsr", "blocked_ell", "bsr.T"])
+@pytest.mark.parametrize("generic", [True, False])
+def test_a_block_larger_than_memory_is_refused_with_its_size(
+    format: str, size: int, generic: bool, library: str
+) -> None:
+    A = sf.CSR([1.0, 2.0], [0, 1], [0, 1, 2], (2, 2)).to_library(library)
+    sources = [A, A.to("coo"), A.to("csc"), A.to("bsr", blocksize=1), A.to("2:4"), A.to_dense()]
+    with dispatch.temporary(only=generic):
+        for x in sources:
+            with pytest.raises(MemoryError, match=f"{8 * size * size:,} bytes on 'cpu'"):
+                sf.asformat(x, format, blocksize=size)
+
+
+def test_blocks_larger_than_memory_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    A = scattered(10**4, 10**4, 2000).to("bsr", blocksize=1)
+    monkeypatch.setattr(type(A.lib), "free_bytes", lambda self, device: 10**6)
+    with (
+        dispatch.temporary(only=True),
+        pytest.raises(MemoryError, match=r"blocks of 64 x 64 needs [0-9,]+ bytes on 'cpu'"),
+    ):
+        A.to("bsr", blocksize=64)

@@ -45,6 +45,11 @@ def test_unknown_formats(format: str) -> None:
     assert repr(format) in str(caught.value)
 
 
+def test_numbers_beyond_all_reason() -> None:
+    with pytest.raises(ValueError, match="unknown format"):
+        requested("9" * 5000 + ":4", None, PLAIN)
+
+
 @pytest.mark.parametrize("format", ["5:4", "4:2", "1:257"])
 def test_impossible_patterns(format: str) -> None:
     with pytest.raises(ValueError, match="1 <= n <= m <= 256") as caught:
@@ -75,6 +80,8 @@ def test_format_must_be_text() -> None:
         ("bsr", (2.0, 2), PLAIN, TypeError, r"\(2\.0, 2\)"),
         ("bsr", "22", PLAIN, TypeError, "'22'"),
         ("bsr", True, PLAIN, TypeError, "True"),
+        ("bsr", 2**63, PLAIN, ValueError, rf"2\*\*63 - 1, got \({2**63}, {2**63}\)"),
+        ("blocked_ell", 2**70, PLAIN, ValueError, str(2**70)),
         ("csr", (2, 2), PLAIN, ValueError, r"takes no blocksize, got \(2, 2\)"),
         ("2:4", 2, PLAIN, ValueError, "takes no blocksize"),
     ],

@@ -112,9 +112,11 @@ INDEXED = [name for name in FORMATS if name != "2:4"]
 
 
 @pytest.mark.parametrize("format", INDEXED)
-@pytest.mark.parametrize("wrong", ["int8", "uint32", "float32", np.float64, torch.int16, "x", 7])
+@pytest.mark.parametrize(
+    "wrong", ["int8", "uint32", "float32", np.float64, torch.int16, "x", 7, [1], {}]
+)
 def test_index_dtype_option(format, wrong):
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="index_dtype must be 'int32' or 'int64', got"):
         _make(format, index_dtype=wrong)
 
 
@@ -229,9 +231,12 @@ def test_the_base_class_has_no_instances():
 
 
 def test_flat_layout_errors():
-    for values, b in ((np.ones(4), 2), (np.ones((3, 4)), 2), (np.ones((4, 3)), 2), ([[1]], 0)):
+    for values, b in ((np.ones(4), 2), (np.ones((3, 4)), 2), (np.ones((4, 3)), 2), (3.0, 2)):
         with pytest.raises(ValueError, match=f"divided by blocksize={b}, got"):
             BlockedELL.from_flat(values, [[0]], (4, 4), b)
+    for bad in (0, -2, (2,), (0, 2), 2**63, "2", 2.0, None, True, (2, 1)):
+        with pytest.raises((ValueError, TypeError), match="blocks"):
+            BlockedELL.from_flat(np.ones((4, 4)), [[0]], (4, 4), bad)
 
 
 def test_ragged_lists():

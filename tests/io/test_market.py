@@ -114,6 +114,29 @@ def test_empty_shapes() -> None:
         assert read(HEAD + f"coordinate real general\n{m} {n} 0\n").shape == (m, n)
 
 
+@pytest.mark.parametrize("symmetry", ["general", "symmetric", "skew-symmetric", "hermitian"])
+@pytest.mark.parametrize(
+    ("field", "dtype"), [("real", "float64"), ("complex", "complex128"), ("integer", "int64")]
+)
+def test_dense_files_of_empty_shapes(symmetry: str, field: str, dtype: str) -> None:
+    shapes = [(0, 0)] + [(0, 3), (2, 0)] * (symmetry == "general")
+    for m, n in shapes:
+        A = read(HEAD + f"array {field} {symmetry}\n{m} {n}\n")
+        assert (A.shape, A.dtype_name, A.nnz) == ((m, n), dtype, 0)
+    with pytest.raises(MatrixMarketError, match="after the 0 entries"):
+        read(HEAD + f"array {field} {symmetry}\n0 0\n{'1 1' if field == 'complex' else 1}\n")
+
+
+@pytest.mark.parametrize("body", ["coordinate {}\n2 2 1\n2 1 {}\n", "array {}\n2 2\n{}\n"])
+def test_a_mirror_image_that_does_not_fit(body: str) -> None:
+    with pytest.raises(MatrixMarketError, match="does not fit int64"):
+        read(HEAD + body.format("integer skew-symmetric", -(2**63)))
+    A = read(HEAD + body.format("integer skew-symmetric", 1 - 2**63))
+    assert A.to_dense().tolist() == [[0, 2**63 - 1], [1 - 2**63, 0]]
+    B = read(HEAD + body.format("integer symmetric", f"{-(2**63)}") + "5\n6\n" * ("array" in body))
+    assert B.to_dense().min() == -(2**63)
+
+
 BAD = {
     "empty file": ("", 1, "%%MatrixMarket"),
     "no banner": ("2 2 1\n1 1 1\n", 1, "got '2'"),
@@ -163,6 +186,11 @@ BAD = {
         HEAD + "coordinate real skew-symmetric\n3 3 2\n2 2 5\n3 1 4\n",
         3,
         "is zero, got 5 at (2, 2)",
+    ),
+    "skew unsigned": (
+        HEAD + "coordinate unsigned-integer skew-symmetric\n2 2 1\n2 1 5\n",
+        1,
+        "cannot be unsigned",
     ),
     "skew pattern": (HEAD + "coordinate pattern skew-symmetric\n1 1 1\n1 1\n", 3, "is zero"),
     "hermitian": (
@@ -321,3 +349,26 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: Any) ->
         write_matrix_market(path, sf.CSR([2.0], [1], [0, 1], (1, 2)))
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".bz2"])
+def test_damaged_compression_names_the_file(suffix: str, tmp_path: Path) -> None:
+    whole = {".gz": gzip.compress, ".bz2": bz2.compress}[suffix]
+    content = whole((HEAD + "coordinate real general\n2 2 1\n1 1 1\n").encode())
+    path = tmp_path / f"a.mtx{suffix}"
+    for size in range(len(content)):
+        path.write_bytes(content[:size])
+        with pytest.raises(MatrixMarketError, match=f"a.mtx{suffix}"):
+            read_matrix_market(path)
+    for at in range(len(content)):
+        changed = bytearray(content)
+        changed[at] ^= 0x55
+        path.write_bytes(changed)
+        try:
+            A = read_matrix_market(path)
+        except MatrixMarketError as error:
+            assert f"a.mtx{suffix}" in str(error)  # noqa: PT017 - nearly every change is an error
+        else:
+            assert A.to_dense().tolist() == [[1, 0], [0, 0]]
+    with pytest.raises(FileNotFoundError):
+        read_matrix_market(tmp_path / f"absent{suffix}")

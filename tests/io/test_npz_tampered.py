@@ -11,7 +11,7 @@ import pytest
 
 import sparseformats as sf
 from sparseformats import InvalidTensorError
-from sparseformats.io import load, save
+from sparseformats.io import load, load_scipy_npz, save, save_scipy_npz
 from sparseformats.testing import check_same_buffers
 
 
@@ -188,3 +188,42 @@ def test_nothing_is_unpickled() -> None:
     np.save(file, np.array([object], dtype=object), allow_pickle=True)
     with pytest.raises(ValueError, match="damaged"):
         loaded(tampered(CSR, members={"data.npy": file.getvalue()}))
+
+
+def damaged(content: bytes) -> list[bytes]:
+    """Every byte changed in three ways, and every length cut."""
+    found = [content[:size] for size in range(len(content))]
+    for at in range(len(content)):
+        for bits in (0x01, 0x80, 0xFF):
+            changed = bytearray(content)
+            changed[at] ^= bits
+            found.append(bytes(changed))
+    return found
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("kind", ["own", "scipy"])
+def test_no_damage_escapes_as_another_error_or_another_matrix(kind: str, compressed: bool) -> None:
+    read, write = (load, save) if kind == "own" else (load_scipy_npz, save_scipy_npz)
+    file = io.BytesIO()
+    write(file, CSR, compressed=compressed)
+    for content in damaged(file.getvalue()):
+        try:
+            found = read(io.BytesIO(content))
+        except ValueError as error:
+            assert "'BytesIO'" in str(error)  # noqa: PT017 - most damage is an error, not all
+        else:
+            check_same_buffers(found, CSR)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_packing_that_is_never_written(method: int) -> None:
+    out = io.BytesIO()
+    with (
+        zipfile.ZipFile(io.BytesIO(saved(CSR))) as archive,
+        zipfile.ZipFile(out, "w", method) as packed,
+    ):
+        for name in archive.namelist():
+            packed.writestr(name, archive.read(name))
+    with pytest.raises(ValueError, match=f"method {method}"):
+        loaded(out.getvalue())

@@ -229,3 +229,18 @@ def test_states_of_two_devices_have_a_limit_each() -> None:
     assert list(host.packed) == ["y", "z"]
     assert list(device.packed) == ["y", "z"]
     assert plans.info().limit == limits
+
+
+def test_a_state_that_just_fits_stays() -> None:
+    """Making room for it must not throw it out as well, or it would be packed on every call."""
+    small, large = sf.eye(5), sf.eye(11)
+    ops.set_cache_limit(1000)
+    try:
+        for A in (small, large):
+            for _ in range(3):
+                sf.matmul(A, np.ones((A.shape[1], 2)), kernel="dense", assume_finite=True)
+        info = sf.cache_info()
+        assert (info.packed_bytes, info.plans) == (11 * 11 * 8, 1)
+        assert info.hits == 4
+    finally:
+        ops.set_cache_limit(None)

@@ -302,3 +302,15 @@ def test_generation_is_part_of_the_key() -> None:
     A @ x
     assert sf.cache_info().misses == 2
     assert ops.cache_info() == sf.cache_info()
+
+
+def test_a_scalar_is_refused_warm_as_it_is_cold() -> None:
+    A, x = sample(), operand("numpy", (8, 3))
+    out = np.empty_like(A @ x)
+    for scalars in ({"alpha": 1 + 0j}, {"alpha": 2 + 0j}, {"beta": 0j}):
+        sf.clear_cache()
+        for _ in range(2):
+            with pytest.raises(TypeError, match="complex"):
+                sf.matmul(A, x, out=out, **scalars)
+            sf.matmul(A, x, out=out)
+            sf.matmul(A, x, alpha=2, out=out)

@@ -46,7 +46,9 @@ def multiply(
                 top = int(group.rows[i]) * r
                 torch.mm(group.values[i], xs[0], out=y[top : top + height, :])
             else:
-                by_row[group.index[i : i + size]] = group.values[i : i + size] @ xs
+                product = x.new_empty((size, r, n))  # autocast leaves it alone, unlike a new one
+                torch.bmm(group.values[i : i + size], xs, out=product)
+                by_row[group.index[i : i + size]] = product
 
 
 def _by_row(y: Array, rows: int, r: int, n: int) -> Array:

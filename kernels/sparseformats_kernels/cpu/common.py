@@ -16,7 +16,7 @@ from sparseformats._arrays import Array, ArrayLibrary
 from sparseformats._dtypes import accumulator
 from sparseformats.dispatch.query import Query
 
-__all__ = ["Host", "Run", "compute_dtype", "deliver", "host", "is_plain", "unhost"]
+__all__ = ["Host", "Run", "compute_dtype", "deliver", "gemm", "host", "is_plain", "unhost"]
 
 Run = Callable[[Array, "Array | None", Any, Any], Array]
 """``(x, out, alpha, beta) -> y``, what a kernel's ``bind`` returns."""
@@ -49,6 +49,24 @@ def unhost(lib: ArrayLibrary, y: Host) -> Array:
     import torch
 
     return torch.from_numpy(y)
+
+
+def gemm(lib: ArrayLibrary, a: Array, b: Array, out: Array | None = None) -> Array:
+    """``a @ b`` of one dtype, in that dtype, written to `out` where it is given.
+
+    Under torch's autocast a new tensor would have another dtype, and less precision; where torch
+    is told where to write, operands stay as they are.
+    """
+    if lib.name == "torch":
+        import torch
+
+        y = a.new_empty((*a.shape[:-1], b.shape[-1])) if out is None else out
+        return torch.matmul(a, b, out=y)
+    product = np.matmul(a, b)  # into strided memory NumPy would multiply without BLAS
+    if out is None:
+        return product
+    out[...] = product
+    return out
 
 
 def deliver(

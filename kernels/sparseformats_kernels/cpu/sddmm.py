@@ -16,7 +16,7 @@ from sparseformats._dtypes import itemsize, kind
 from sparseformats.dispatch.query import Query
 from sparseformats.formats import BSR, COO, CSC, CSR, NM, BlockedELL, SparseMatrix
 from sparseformats.formats.canonical import expand
-from sparseformats_kernels.cpu.common import compute_dtype, deliver
+from sparseformats_kernels.cpu.common import compute_dtype, deliver, gemm
 
 __all__ = ["block_gemm", "gather", "panels"]
 
@@ -61,7 +61,7 @@ def panels(A: SparseMatrix, X: Array, Y: Array, alpha: Any, query: Query) -> Arr
             if start == end:
                 continue
             top = i * step
-            panel = lib.xp.reshape(lib.xp.matmul(X[top : top + step, :], Y), (-1,))
+            panel = lib.xp.reshape(gemm(lib, X[top : top + step, :], Y), (-1,))
             row = lib.astype(major[start:end], "int64") - top
             found[start:end] = lib.take(panel, row * width + minor[start:end])
     y = deliver(lib, found, None, alpha, 0, query.out_dtype or dtype)
@@ -81,7 +81,7 @@ def block_gemm(A: SparseMatrix, X: Array, Y: Array, alpha: Any, query: Query) ->
     with np.errstate(all="ignore"):
         for i in range(0, int(row.shape[0]), step):
             piece = slice(i, i + step)
-            found[piece] = lib.xp.matmul(lib.take(left, row[piece]), lib.take(right, col[piece]))
+            found[piece] = gemm(lib, lib.take(left, row[piece]), lib.take(right, col[piece]))
     found = found > 0 if kind(dtype) == "b" else found
     y = deliver(lib, found, None, alpha, 0, query.out_dtype or dtype)
     return _in_slots(A, y, used)

@@ -14,7 +14,7 @@ from sparseformats._arrays import Array, ArrayLibrary
 from sparseformats._dtypes import kind
 from sparseformats.dispatch.query import Query
 from sparseformats.formats import SparseMatrix
-from sparseformats_kernels.cpu.common import compute_dtype, deliver, unhost
+from sparseformats_kernels.cpu.common import compute_dtype, deliver, gemm, unhost
 from sparseformats_kernels.cpu.costs import dense_dtype
 from sparseformats_kernels.cpu.elements import as_compressed
 
@@ -46,13 +46,12 @@ class Dense:
     def run(state: State, x: Array, out: Array | None, alpha: Any, beta: Any) -> Array:
         """Multiply, straight into `out` where nothing is left to do afterwards."""
         lib = state.lib
-        matmul, x = lib.xp.matmul, lib.astype(x, state.multiplies)
+        x = lib.astype(x, state.multiplies)
         direct = state.multiplies == state.gives and alpha == 1 and beta == 0
         with np.errstate(all="ignore"):
             if direct and out is not None:
-                out[...] = matmul(state.dense, x)
-                return out
-            y = _exact(lib, matmul(state.dense, x), state)
+                return gemm(lib, state.dense, x, out)
+            y = _exact(lib, gemm(lib, state.dense, x), state)
         return deliver(lib, y, out, alpha, beta, state.gives)
 
 

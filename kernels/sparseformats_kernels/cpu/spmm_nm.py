@@ -14,7 +14,7 @@ import numpy as np
 from sparseformats._arrays import Array, ArrayLibrary
 from sparseformats.dispatch.query import Query
 from sparseformats.formats import NM, SparseMatrix
-from sparseformats_kernels.cpu.common import compute_dtype, deliver
+from sparseformats_kernels.cpu.common import compute_dtype, deliver, gemm
 
 __all__ = ["State", "Unpacked"]
 
@@ -51,10 +51,9 @@ class Unpacked:
     def run(state: State, x: Array, out: Array | None, alpha: Any, beta: Any) -> Array:
         """Multiply, straight into `out` where nothing is left to do afterwards."""
         lib = state.lib
-        matmul, x = lib.xp.matmul, lib.astype(x, state.computes)
+        x = lib.astype(x, state.computes)
         with np.errstate(all="ignore"):
             if out is not None and state.computes == state.gives and alpha == 1 and beta == 0:
-                out[...] = matmul(state.dense, x)
-                return out
-            y = matmul(state.dense, x)
+                return gemm(lib, state.dense, x, out)
+            y = gemm(lib, state.dense, x)
         return deliver(lib, y, out, alpha, beta, state.gives)

@@ -18,15 +18,16 @@ __all__ = ["State", "TorchCSR"]
 
 
 def _tensor(data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> Any:
-    return torch.sparse_csr_tensor(indptr, indices, data, size=shape, check_invariants=False)
+    return torch.sparse_csr_tensor(
+        indptr, indices, data, size=shape, device="cpu", check_invariants=False
+    )
 
 
 with warnings.catch_warnings():
     # torch says once a process that its CSR is in beta; that is not for our users to act upon.
     warnings.simplefilter("ignore")
-    _tensor(
-        torch.zeros(0), torch.zeros(0, dtype=torch.int32), torch.zeros(1, dtype=torch.int32), (0, 0)
-    )
+    _none, _start = torch.from_numpy(np.zeros(0, np.int32)), torch.from_numpy(np.zeros(1, np.int32))
+    _tensor(_none, _none, _start, (0, 0))
 
 
 class State(NamedTuple):
@@ -58,9 +59,10 @@ class TorchCSR:
     def run(state: State, x: Array, out: Array | None, alpha: Any, beta: Any) -> Array:
         """Multiply, straight into `out` where nothing is left to do afterwards."""
         x = x.to(state.computes)
-        if out is not None and out.dtype == state.computes and alpha == 1 and beta == 0:
-            return torch.mm(state.matrix, x, out=out)
-        return deliver(state.lib, torch.mm(state.matrix, x), out, alpha, beta, state.gives)
+        plain = out is not None and out.dtype == state.computes and alpha == 1 and beta == 0
+        y = out if plain else x.new_empty((state.matrix.shape[0], x.shape[1]))
+        torch.mm(state.matrix, x, out=y)  # given where to write, autocast leaves the dtype alone
+        return y if plain else deliver(state.lib, y, out, alpha, beta, state.gives)
 
 
 def _writeable(x: Any) -> Any:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from sparseformats._dtypes import VALUE_DTYPES
+from sparseformats._dtypes import INT64_MAX, VALUE_DTYPES
 from sparseformats.convert.interop.common import instead_of, ragged
 from sparseformats.convert.interop.move import to_library
 from sparseformats.formats import SparseMatrix, Transposed
 
 __all__ = ["to_torch"]
-
-_LARGEST = 2**63 - 1
 
 
 def to_torch(A: SparseMatrix) -> Any:
@@ -84,5 +82,5 @@ def _refuse(A: SparseMatrix) -> None:
             "that divides it"
         )
     m, n = A.shape
-    if m * n > _LARGEST:
+    if m * n > INT64_MAX:
         raise ValueError(f"torch cannot express shape {(m, n)}: {m * n} elements exceed 2**63 - 1")

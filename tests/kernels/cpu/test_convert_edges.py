@@ -141,3 +141,11 @@ def test_blocks_without_zeros_listed_turn_to_blocks_without() -> None:
     np.testing.assert_array_equal(made[1], [0, 0])
     np.testing.assert_array_equal(made[2], [0, 1, 2])
     assert made[3] is None
+
+
+def test_a_large_output_is_estimated_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    A = sf.COO(np.ones(40), np.arange(40) * 1000, np.arange(40) * 1000, (40_000, 40_000)).to("csr")
+    monkeypatch.setattr(type(A.lib), "free_bytes", lambda self, device: 10**8)
+    with sf.tracing() as trace, pytest.raises(MemoryError, match=r"40 blocks of 1000 x 1000"):
+        A.to("bsr", blocksize=1000)
+    assert not trace  # the fast record was chosen and refused; nothing ran instead

@@ -17,6 +17,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.sparse import _sparsetools as sparsetools
 
+from sparseformats import _arrays
 from sparseformats._dtypes import INT32_MAX, index_width
 from sparseformats_kernels.cpu.convert import _grid
 from sparseformats_kernels.cpu.convert._bits import (
@@ -42,6 +43,8 @@ SHORT_ROWS = 8
 SAMPLE_ROWS = 64
 # SciPy allocates a pointer for each block column; not more of them than this for one element.
 DIRECT_COLUMNS = 1
+# Bytes of an output before which free memory is looked at: asking takes as long as a small one.
+LARGE = 1 << 26
 # Elements of a block row from which a copy of whole rows beats the scatter.
 WHOLE_ROW = 1024
 
@@ -84,9 +87,19 @@ def csr_to_bsr(
             marks = np.flatnonzero(flags)
     else:
         index, pointers, ranks = find_blocks(grid)
-        blocks = np.zeros((len(index), R, C), as_bits(data).dtype)
-        marks = _scatter(grid, as_bits(data), index, pointers, ranks, stored, blocks)
+        bits = as_bits(data)
+        _ensure_fits(len(index), grid, bits)
+        blocks = np.zeros((len(index), R, C), bits.dtype)
+        marks = _scatter(grid, bits, index, pointers, ranks, stored, blocks)
     return blocks.view(data.dtype), to_width(index, name), to_width(pointers, name), marks
+
+
+def _ensure_fits(blocks: int, grid: Grid, bits: Array) -> None:
+    """Refuse blocks that memory cannot hold before they are made."""
+    nbytes = blocks * grid.R * grid.C * bits.dtype.itemsize
+    if nbytes > LARGE:
+        what = f"BSR form with {blocks:,} blocks of {grid.R} x {grid.C}"
+        _arrays.library("numpy").ensure_fits(nbytes, "cpu", what)
 
 
 def _padded(indptr: Array, rows: int) -> Array:
@@ -141,6 +154,7 @@ def _convert_directly(grid: Grid, bits: Array) -> tuple[Array, Array, Array]:
     shape, brows = (len(grid.indptr) - 1, grid.bcols * C), len(grid.rows) - 1
     count = sparsetools.csr_count_blocks(*shape, R, C, grid.indptr, grid.indices)
     pointers, index = np.empty(brows + 1, name), np.empty(count, name)
+    _ensure_fits(count, grid, bits)
     size = count * R * C
     # Blocks of one row are met in order; taller ones are probably moved once more.
     final = R == 1 or size * bits.itemsize > LIMIT

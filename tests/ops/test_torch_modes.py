@@ -1,0 +1,87 @@
+"""Modes of torch that change what its functions do: products stay what they are, or refuse."""
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd import forward_ad
+
+import sparseformats as sf
+from sparseformats.ops import explain_sddmm
+from tests.cases.support import SPARSE_LINES, name_of
+
+D = torch.randn(12, 12, generator=torch.Generator().manual_seed(0)) * torch.eye(12).roll(1)
+X = torch.randn(12, 5, generator=torch.Generator().manual_seed(1))
+
+
+def _kernels(explanation):
+    return [row.kernel for row in explanation.rows if row.status != "refused"]
+
+
+def _close(y, expected):
+    assert y.dtype == torch.float32
+    assert y.device.type == "cpu"
+    torch.testing.assert_close(y, expected, atol=1e-6, rtol=1e-6)
+
+
+@pytest.fixture(params=["autocast", "default device", "default dtype"])
+def mode(request):
+    sf.clear_cache()
+    if request.param == "autocast":
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            yield
+        return
+    device = request.param == "default device"
+    (torch.set_default_device if device else torch.set_default_dtype)(
+        "meta" if device else torch.float64
+    )
+    try:
+        yield
+    finally:
+        torch.set_default_device(None)
+        torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("target", SPARSE_LINES, ids=name_of)
+def test_products_of_every_kernel(target, mode):
+    A = sf.from_dense(D, target[0], **target[1])
+    expected = (D.double()[:, :, None] * X.double()[None]).sum(1).float()
+    for kernel in _kernels(sf.explain(A, X, assume_finite=True)):
+        for _ in range(2):
+            _close(sf.matmul(A, X, kernel=kernel, assume_finite=True), expected)
+        out = torch.empty((12, 5), dtype=torch.float32, device="cpu")
+        _close(sf.matmul(A, X, kernel=kernel, assume_finite=True, out=out), expected)
+
+
+@pytest.mark.parametrize("target", SPARSE_LINES, ids=name_of)
+def test_sampled_products_of_every_kernel(target, mode):
+    A, Y = sf.from_dense(D, target[0], **target[1]), X.mT
+    expected = (X.double()[:, None] * X.double()[None]).sum(2).float() * (D != 0)
+    for kernel in _kernels(explain_sddmm(A, X, Y)):
+        _close(sf.sddmm(A, X, Y, kernel=kernel).to_dense(), expected)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own code
+@pytest.mark.parametrize("target", SPARSE_LINES, ids=name_of)
+def test_stand_ins_are_refused(target):
+    """A tangent must not be lost in silence, and what has no memory cannot be read."""
+    A = sf.from_dense(D, target[0], **target[1])
+    A @ X  # a warm call must not let one through
+    with FakeTensorMode():
+        fake = torch.empty(12, 5)
+    calls = [
+        lambda f: torch.vmap(f)(torch.ones(2, 12, 5)),
+        lambda f: torch.func.jvp(f, (X,), (X,)),
+        lambda f: torch.func.grad(lambda x: f(x).sum())(X),
+        lambda f: f(fake),
+    ]
+    for call in calls:
+        with pytest.raises(NotImplementedError, match="matmul"):
+            call(lambda x: A @ x)
+    with forward_ad.dual_level():
+        x = forward_ad.make_dual(X, X)
+        for product in (lambda: A @ x, lambda: sf.plan(A, X)(x), lambda: sf.linear(x.mT, A)):
+            with pytest.raises(NotImplementedError, match="tangent"):
+                product()
+        with pytest.raises(NotImplementedError, match="sddmm"):
+            sf.sddmm(A, x, X.mT)
+        torch.testing.assert_close(A @ X, D @ X)
