@@ -12,6 +12,8 @@ import os
 import statistics
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
+from operator import matmul
 from time import perf_counter
 from typing import Any
 
@@ -121,7 +123,7 @@ def block_rows(only: str) -> Iterator[dict[str, Any]]:
         A = sf.from_scipy(B).to(case.format)
         X = operand(case.size, case.columns)
         S = B if case.baseline == "bsr" else B.tocsr()
-        found = compare(lambda A=A, X=X: A @ X, lambda S=S, X=X: S @ X)
+        found = compare(partial(matmul, A, X), partial(matmul, S, X))
         yield {
             "id": case.id,
             "workload": case.workload,

@@ -108,7 +108,8 @@ def growth_rows(only: str) -> Iterator[dict[str, Any]]:
 
 def _size_for(case: Case, elements: int) -> int:
     """Edge of a square matrix of whole blocks with about so many stored elements."""
-    return round((elements / case.density) ** 0.5 / case.blocksize) * case.blocksize
+    edge: float = (elements / case.density) ** 0.5
+    return round(edge / case.blocksize) * case.blocksize
 
 
 def merge(rows: list[dict[str, Any]]) -> None:
