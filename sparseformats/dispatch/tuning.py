@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Final, Protocol
 
 from sparseformats.dispatch.query import Query
 from sparseformats.dispatch.registry import REGISTRY
 
-__all__ = ["Timings", "install", "measured", "temporary"]
+__all__ = ["FILES", "Timings", "install", "measured", "temporary"]
 
 
 class Timings(Protocol):
@@ -24,11 +24,27 @@ class Timings(Protocol):
         ...
 
 
-_table: Timings | None = None
+class _Unread:
+    """Stands for the tables in files until somebody asks."""
+
+    def lookup(self, query: Query) -> Mapping[str, float] | None:
+        from sparseformats.dispatch.measurements import installed_tables
+
+        global _table  # noqa: PLW0603 - read once a process
+        found = installed_tables()
+        if _table is self:
+            _table = found
+        return None if found is None else found.lookup(query)
+
+
+FILES: Final = _Unread()
+"""The tables in files: those of the user, and those that come with the library."""
+
+_table: Timings | None = FILES
 
 
 def install(table: Timings | None) -> None:
-    """Use this table from now on; None for no table."""
+    """Use this table from now on; None for no table, `FILES` for those in files."""
     global _table  # noqa: PLW0603 - one table a process, as one registry
     _table = table
     REGISTRY.bump()
