@@ -1,10 +1,10 @@
 """Time of importing this library against `import numpy`, each in a fresh process, alternating.
 
 ``python benchmarks/import_time.py [--runs 20] [--limit 1.2]`` prints minima and their ratios and
-ends non-zero above the limit. Names are imported when first used, so two statements are judged: the
-bare import, and one that loads every format, which is what a user pays. The minimum of alternating
-processes is what a quiet machine would show; interpreter start-up is not counted, which makes the
-ratio stricter.
+ends non-zero above the limit. Names are imported when first used, so two statements are judged:
+the bare import and, by a limit a quarter wider, one that loads every format, which is what a user
+pays. The minimum of alternating processes is what a quiet machine would show; interpreter start-up
+is not counted, which makes the ratio stricter.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ OURS = (
     "import sparseformats",
     "from sparseformats import BSR, COO, CSC, CSR, NM, BlockedELL, Transposed",
 )
+SLACK = (1.0, 1.25)  # of the limit, for each of ours
 
 
 def seconds(statement: str, cache: str) -> float:
@@ -48,9 +49,12 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     numpy, *ours = measure(options.runs, [THEIRS, *OURS])
     print(f"{THEIRS}: {numpy * 1e3:.1f} ms (minimum of {options.runs} alternating processes)")
-    for statement, time in zip(OURS, ours, strict=True):
-        print(f"{statement}: {time * 1e3:.1f} ms, {time / numpy:.3f}x (limit {options.limit}x)")
-    return int(max(ours) > options.limit * numpy)
+    over = False
+    for statement, time, slack in zip(OURS, ours, SLACK, strict=True):
+        limit = round(slack * options.limit, 3)
+        print(f"{statement}: {time * 1e3:.1f} ms, {time / numpy:.3f}x (limit {limit}x)")
+        over |= time > limit * numpy
+    return int(over)
 
 
 if __name__ == "__main__":
