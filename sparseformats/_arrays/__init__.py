@@ -19,6 +19,7 @@ import numpy as np
 from sparseformats._arrays.base import Array, ArrayLibrary
 from sparseformats._arrays.cupy_ import CuPyLibrary
 from sparseformats._arrays.numpy_ import NumPyLibrary
+from sparseformats._arrays.placing import placed, switching
 from sparseformats._arrays.torch_ import TorchLibrary
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "known",
     "library",
     "of",
+    "placed",
     "register",
 ]
 
@@ -48,10 +50,16 @@ def register(name: str, module: str, cls: type[ArrayLibrary]) -> None:
     _KNOWN[name] = (module, cls)
 
 
+def _load(name: str, lib: ArrayLibrary) -> None:
+    _LOADED[name] = lib
+    if lib.switches:
+        switching[name] = lib
+
+
 def _already_loaded() -> Iterable[ArrayLibrary]:
     for name, (module, cls) in _KNOWN.items():
         if name not in _LOADED and module in sys.modules:
-            _LOADED[name] = cls(sys.modules[module])
+            _load(name, cls(sys.modules[module]))
         if name in _LOADED:
             yield _LOADED[name]
 
@@ -72,7 +80,7 @@ def library(name: str) -> ArrayLibrary:
         import importlib
 
         module, cls = _KNOWN[name]
-        _LOADED[name] = cls(importlib.import_module(module))
+        _load(name, cls(importlib.import_module(module)))
     return _LOADED[name]
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,7 @@ __all__ = ["Array", "ArrayLibrary", "Shape"]
 
 Array = Any
 Shape = int | tuple[int, ...]
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @functools.cache
@@ -28,6 +29,10 @@ class ArrayLibrary:
     """Operations on arrays of one library; the base speaks NumPy, which CuPy mirrors."""
 
     name: str = "numpy"
+    addressed: bool = False
+    """Whether `facts` tell how an array is aligned, and its address is quick to read."""
+    switches: bool = False
+    """Whether it computes on the current device only, see `sparseformats._arrays.placing`."""
 
     def __init__(self, module: Any) -> None:
         self._np = module
@@ -82,6 +87,13 @@ class ArrayLibrary:
         """
         return None
 
+    def allows_tf32(self, x: Array) -> bool:
+        """Whether the library's own switch lets products of float32 arrays like `x` round to TF32.
+
+        True on CUDA devices only; `facts` tell calls apart by it.
+        """
+        return False
+
     def deterministic(self) -> bool:
         """Whether the user asked the library for the same bits on every run."""
         return False
@@ -107,10 +119,11 @@ class ArrayLibrary:
 
     def overlaps(self, a: Array, b: Array) -> bool:
         """Whether the address ranges of two arrays meet."""
-        (low, high), (start, end) = self._extent(a), self._extent(b)
+        (low, high), (start, end) = self.extent(a), self.extent(b)
         return low < end and start < high
 
-    def _extent(self, x: Array) -> tuple[int, int]:
+    def extent(self, x: Array) -> tuple[int, int]:
+        """First address of an array's memory and the one after its last; (0, 0) if it is empty."""
         if 0 in x.shape:
             return 0, 0
         low = high = self.address(x)
@@ -118,6 +131,16 @@ class ArrayLibrary:
             reach = step * (int(size) - 1)
             low, high = low + min(reach, 0), high + max(reach, 0)
         return low, high + itemsize(self.dtype_name(x))
+
+    # Where work goes.
+
+    def on(self, device: str) -> AbstractContextManager[Any]:
+        """Make a device the current one within a block, for libraries that compute there only."""
+        return nullcontext()
+
+    def here(self, device: str, function: F) -> F:
+        """`function` to be called on a device; itself where a library finds the way by itself."""
+        return function
 
     def stream(self, device: str) -> int:
         """Number of the current stream of a device, 0 where there are none."""
@@ -160,6 +183,10 @@ class ArrayLibrary:
         """Where the first element lies in its device's memory."""
         return int(x.__array_interface__["data"][0])
 
+    def pointer(self) -> Callable[[Array], int]:
+        """The quickest function that does as `address`."""
+        return self.address
+
     def is_writeable(self, x: Array) -> bool:
         return bool(x.flags.writeable)
 
@@ -182,6 +209,14 @@ class ArrayLibrary:
 
     def arange(self, n: int, dtype_name: str = "int64", device: str | None = None) -> Array:
         return self._np.arange(n, dtype=self.dtype(dtype_name))
+
+    def maker(self, shape: Shape, dtype_name: str, device: str) -> Callable[[], Array]:
+        """What `empty` of these arguments makes, without looking anything up at each call."""
+        return lambda: self.empty(shape, dtype_name, device)
+
+    def reshape(self, x: Array, shape: Shape) -> Array:
+        """`x` in another shape: a view where there is one, else a copy."""
+        return self.xp.reshape(x, shape)
 
     def astype(self, x: Array, dtype_name: str) -> Array:
         return x.astype(self.dtype(dtype_name), copy=False)

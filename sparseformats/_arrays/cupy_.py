@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -10,11 +13,18 @@ from sparseformats._arrays.base import Array, ArrayLibrary, Shape
 
 __all__ = ["CuPyLibrary"]
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 
 class CuPyLibrary(ArrayLibrary):
-    """CuPy arrays; the device of an array is made current while it is worked on by the caller."""
+    """CuPy arrays. CuPy computes on the current device: who works on arrays makes theirs current.
+
+    `on` does so for a block, `here` for a function; both cost one question where it is already.
+    """
 
     name = "cupy"
+    addressed = True
+    switches = True
 
     @property
     def xp(self) -> Any:
@@ -40,9 +50,35 @@ class CuPyLibrary(ArrayLibrary):
             raise ValueError(f"cupy arrays live on 'cuda' devices only, asked for {device!r}")
         return self._np.cuda.Device(int(index))
 
+    def _is_current(self, device: str) -> bool:
+        index = device.partition(":")[2]
+        return not index or self._np.cuda.runtime.getDevice() == int(index)
+
+    def on(self, device: str) -> AbstractContextManager[Any]:
+        if self._is_current(device):
+            return nullcontext()
+        return cast("AbstractContextManager[Any]", self._on(device))
+
+    def here(self, device: str, function: F) -> F:
+        index = int(device.partition(":")[2] or self._np.cuda.runtime.getDevice())
+        current, switch = self._np.cuda.runtime.getDevice, self._np.cuda.Device
+
+        @wraps(function)
+        def call(*args: Any, **options: Any) -> Any:
+            if current() == index:
+                return function(*args, **options)
+            with switch(index):
+                return function(*args, **options)
+
+        return cast("F", call)
+
     def asarray(self, obj: Any, dtype_name: str | None = None, device: str | None = None) -> Array:
         with self._on(device):
             return super().asarray(obj, dtype_name)
+
+    def copy(self, x: Array) -> Array:
+        with self.on(self.device(x)):  # else the copy is made on the current device
+            return super().copy(x)
 
     def empty(self, shape: Shape, dtype_name: str, device: str | None = None) -> Array:
         with self._on(device):
@@ -70,6 +106,10 @@ class CuPyLibrary(ArrayLibrary):
         with self._on(device):
             return self._np.asarray(x)
 
+    def reshape(self, x: Array, shape: Shape) -> Array:
+        with self.on(self.device(x)):  # it may have to copy
+            return x.reshape(shape)
+
     def address(self, x: Array) -> int:
         return int(x.data.ptr)
 
@@ -77,12 +117,17 @@ class CuPyLibrary(ArrayLibrary):
         return x.shape, x.strides, x.dtype, x.data.ptr % 16, x.device.id
 
     def stream(self, device: str) -> int:
-        with self._on(device):
-            return int(self._np.cuda.get_current_stream().ptr)
+        # Each thread has current streams of its own, one a device; where the default stream is
+        # that of the thread, the number is the same in all threads.
+        return int(self._current_stream(device).ptr)
 
     def capturing(self, device: str) -> bool:
-        with self._on(device):
-            return bool(self._np.cuda.get_current_stream().is_capturing())
+        with self.on(device):
+            return bool(self._current_stream(device).is_capturing())
+
+    def _current_stream(self, device: str) -> Any:
+        index = device.partition(":")[2]
+        return self._np.cuda.get_current_stream(*([int(index)] if index else []))
 
     def is_writeable(self, x: Array) -> bool:
         return True

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sparseformats._arrays.base import Array, ArrayLibrary
+from sparseformats._arrays.base import Array, ArrayLibrary, Shape
 
 __all__ = ["NumPyLibrary"]
 
@@ -24,6 +24,9 @@ class NumPyLibrary(ArrayLibrary):
 
     def overlaps(self, a: Array, b: Array) -> bool:
         return np.may_share_memory(a, b)
+
+    def reshape(self, x: Array, shape: Shape) -> Array:
+        return x.reshape(shape)
 
     def readonly(self, x: Array) -> Array:
         if x.flags.writeable:

@@ -10,7 +10,7 @@ import operator
 from typing import Any, NamedTuple
 
 from sparseformats import _arrays
-from sparseformats._arrays import Array, ArrayLibrary
+from sparseformats._arrays import Array, ArrayLibrary, placed
 from sparseformats._dtypes import VALUE_DTYPES, kind
 from sparseformats.algebra.common import (
     cast,
@@ -32,6 +32,7 @@ from sparseformats.formats import COO, SparseMatrix
 __all__ = ["add", "multiply", "subtract"]
 
 
+@placed
 def add(A: SparseMatrix, B: Any) -> Any:
     """``A + B``; A itself for ``A + 0``, so that Python's `sum` works.
 
@@ -59,6 +60,7 @@ def add(A: SparseMatrix, B: Any) -> Any:
     return _back("+", A, B, _union(coordinates(A), coordinates(B), op, name))
 
 
+@placed
 def subtract(A: SparseMatrix, B: Any) -> Any:
     """``A - B``: what B stores alone comes with the other sign; otherwise as `add`.
 
@@ -78,6 +80,7 @@ def subtract(A: SparseMatrix, B: Any) -> Any:
     return _back("-", A, B, _union(coordinates(A), minus, operator.add, name))
 
 
+@placed
 def multiply(A: SparseMatrix, B: Any) -> SparseMatrix:
     """Element by element; see `SparseMatrix.multiply`."""
     if is_scalar(B):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sparseformats._arrays import Array, ArrayLibrary
+from sparseformats._arrays import Array, ArrayLibrary, placed
 from sparseformats._dtypes import itemsize, kind
 from sparseformats.algebra.common import cast, refuse_grad, value_name
 from sparseformats.algebra.values import mapped
@@ -15,6 +15,7 @@ from sparseformats.formats import SparseMatrix
 __all__ = ["astype", "integer_range"]
 
 
+@placed
 def astype(A: SparseMatrix, dtype: Any) -> SparseMatrix:
     """Cast every stored value; see `SparseMatrix.astype`."""
     lib, source = A.lib, A.dtype_name

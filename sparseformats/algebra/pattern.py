@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sparseformats._arrays import Array, ArrayLibrary
+from sparseformats._arrays import Array, ArrayLibrary, placed
 from sparseformats._dtypes import kind
 from sparseformats.algebra.ranking import operand, parsed, parts
 
@@ -81,6 +81,7 @@ class PatternReport:
         return "\n".join(lines)
 
 
+@placed
 def check_pattern(W: Any, pattern: str = "2:4") -> PatternReport:
     """Count and place the groups of a matrix that break an n:m pattern.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sparseformats._arrays import Array, ArrayLibrary
+from sparseformats._arrays import Array, ArrayLibrary, placed
 from sparseformats._dtypes import kind
 from sparseformats.algebra.common import coordinates
 from sparseformats.algebra.ranking import descending, operand, parsed, parts
@@ -21,6 +21,7 @@ from sparseformats.formats.slots import CHUNK
 __all__ = ["prune"]
 
 
+@placed
 def prune(
     W: Any, pattern: str = "2:4", *, blocksize: Any = None, density: float | None = None
 ) -> SparseMatrix:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sparseformats._arrays import Array, ArrayLibrary
+from sparseformats._arrays import Array, ArrayLibrary, placed
 from sparseformats._dtypes import accumulator, itemsize, kind
 from sparseformats.algebra.common import as_csr, cast, coordinates, refuse_grad
 from sparseformats.convert import convert
@@ -16,6 +16,7 @@ from sparseformats.formats import CSR, SparseMatrix
 __all__ = ["diagonal", "sum_dtype", "total"]
 
 
+@placed
 def diagonal(A: SparseMatrix, k: int = 0) -> Array:
     """Elements (i, i + k) as a dense vector; see `SparseMatrix.diagonal`."""
     k = _integer("diagonal", "k", k)
@@ -28,6 +29,7 @@ def diagonal(A: SparseMatrix, k: int = 0) -> Array:
     return lib.scatter(length, place, lib.take(coo.data, on))
 
 
+@placed
 def total(A: SparseMatrix, axis: int | None = None) -> Any:
     """Sum of stored elements, over one axis or both; see `SparseMatrix.sum`."""
     if axis is not None:

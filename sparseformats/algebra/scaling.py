@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sparseformats import _arrays
-from sparseformats._arrays import Array, ArrayLibrary
+from sparseformats._arrays import Array, ArrayLibrary, placed
 from sparseformats._dtypes import itemsize, kind
 from sparseformats.algebra.casting import integer_range
 from sparseformats.algebra.common import elementwise, is_boolean, promoted, refuse_grad
@@ -25,6 +25,7 @@ def is_scalar(x: object) -> bool:
     return isinstance(x, (bool, int, float, complex, np.number, np.bool_))
 
 
+@placed
 def scaled(A: SparseMatrix, factor: Any) -> Any:
     """``A * factor``.
 
@@ -45,6 +46,7 @@ def scaled(A: SparseMatrix, factor: Any) -> Any:
     return mapped(A, lambda x: elementwise(lib, op, x, factor, name))
 
 
+@placed
 def divided(A: SparseMatrix, divisor: Any) -> Any:
     """``A / divisor``; integers become floating, a stored zero over 0 is NaN.
 
@@ -64,6 +66,7 @@ def divided(A: SparseMatrix, divisor: Any) -> Any:
     return mapped(A, lambda x: elementwise(lib, operator.truediv, x, factor, name))
 
 
+@placed
 def negative(A: SparseMatrix) -> SparseMatrix:
     """``-A``, of floating values by their sign bit.
 
@@ -90,6 +93,7 @@ def negated(lib: ArrayLibrary, x: Array) -> Array:
     return -x
 
 
+@placed
 def absolute(A: SparseMatrix) -> SparseMatrix:
     """``abs(A)``: real for complex values; the smallest integer wraps."""
     lib, name = A.lib, A.dtype_name

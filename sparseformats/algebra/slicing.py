@@ -10,7 +10,7 @@ import operator
 from typing import Any
 
 from sparseformats import _arrays
-from sparseformats._arrays import Array, ArrayLibrary
+from sparseformats._arrays import Array, ArrayLibrary, placed
 from sparseformats._dtypes import INT32_MAX, index_width, kind
 from sparseformats.algebra.common import as_csr, grain, is_whole, refuse_grad, restored, target_of
 from sparseformats.convert import convert
@@ -22,6 +22,7 @@ __all__ = ["getitem", "select_rows"]
 _AXES = ("row", "column")
 
 
+@placed
 def getitem(A: SparseMatrix, key: Any) -> Any:
     """``A[key]``; see `SparseMatrix.__getitem__`."""
     refuse_grad("A[...]", A.lib, A.data)

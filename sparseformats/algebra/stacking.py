@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import Any
 
+from sparseformats._arrays import placed
 from sparseformats._dtypes import index_width
 from sparseformats.algebra.common import (
     cast,
@@ -27,6 +28,7 @@ from sparseformats.formats.canonical import canonical_coordinates
 __all__ = ["block_diag", "hstack", "vstack"]
 
 
+@placed
 def hstack(
     matrices: Iterable[SparseMatrix], *, format: str | None = None, blocksize: Any = None
 ) -> SparseMatrix:
@@ -73,6 +75,7 @@ def hstack(
     return _stacked("hstack", parts, places, (heights[0], starts[-1]), format, blocksize)
 
 
+@placed
 def vstack(
     matrices: Iterable[SparseMatrix], *, format: str | None = None, blocksize: Any = None
 ) -> SparseMatrix:
@@ -108,6 +111,7 @@ def vstack(
     return _stacked("vstack", parts, places, (starts[-1], widths[0]), format, blocksize)
 
 
+@placed
 def block_diag(
     matrices: Iterable[SparseMatrix], *, format: str | None = None, blocksize: Any = None
 ) -> SparseMatrix:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sparseformats import _arrays
-from sparseformats._arrays import Array, ArrayLibrary
+from sparseformats._arrays import Array, ArrayLibrary, placed
 from sparseformats._dtypes import VALUE_DTYPES, kind
 from sparseformats.algebra.common import as_csr, refuse_grad, restored, target_of
 from sparseformats.convert import convert
@@ -22,6 +22,7 @@ from sparseformats.formats.slots import marks
 __all__ = ["eliminate_zeros", "mapped", "with_data"]
 
 
+@placed
 def with_data(A: SparseMatrix, values: Any, *, copy: bool = True) -> SparseMatrix:
     """Put other values on A's pattern; see `SparseMatrix.with_data`."""
     if isinstance(A, Transposed):
@@ -116,6 +117,7 @@ def mapped(A: SparseMatrix, f: Callable[[Array], Array]) -> SparseMatrix:
     return _rebuilt(A, lib.scatter(tuple(A.data.shape), where, values), mask, side)
 
 
+@placed
 def eliminate_zeros(A: SparseMatrix) -> SparseMatrix:
     """Drop stored zeros; see `SparseMatrix.eliminate_zeros`."""
     refuse_grad("eliminate_zeros", A.lib, A.data)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from sparseformats import _arrays
-from sparseformats._arrays import Array, ArrayLibrary
+from sparseformats._arrays import Array, ArrayLibrary, placed
 from sparseformats._dtypes import VALUE_DTYPES
 from sparseformats.convert.graph import Node, path
 from sparseformats.convert.request import node_of, requested
@@ -21,6 +21,7 @@ __all__ = ["asformat", "convert", "from_dense", "to_dense"]
 _NOT_INDICES = ("data", "side_data", "zeros")
 
 
+@placed
 def convert(
     A: SparseMatrix, format: str, *, blocksize: Any = None, index_dtype: Any = None
 ) -> SparseMatrix:
@@ -49,6 +50,7 @@ def convert(
     return A if width is None else _in_width(A, width)
 
 
+@placed
 def to_dense(A: SparseMatrix) -> Array:
     """Dense array (m, n) of the same library and device; see `SparseMatrix.to_dense`.
 
@@ -58,6 +60,7 @@ def to_dense(A: SparseMatrix) -> Array:
     return follow(A, path(node_of(A), Node("dense")))
 
 
+@placed
 def from_dense(
     D: Any,
     format: str = "csr",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-from sparseformats._arrays import Array
+from sparseformats._arrays import Array, placed
 from sparseformats.convert.entry import convert
 from sparseformats.errors import DeviceMismatchError
 from sparseformats.formats import BSR, COO, NM, BlockedELL, SparseMatrix, Transposed
@@ -14,6 +14,7 @@ __all__ = ["Level", "same"]
 Level = Literal["content", "values", "structure", "buffers"]
 
 
+@placed
 def same(A: SparseMatrix, B: SparseMatrix, level: Level = "content") -> bool:
     """Compare two matrices of one array library on one device.
 

@@ -15,6 +15,7 @@ from sparseformats.dispatch.reason import Reason
 
 __all__ = [
     "Check",
+    "aligned",
     "alpha_is_one",
     "at_least",
     "at_most",
@@ -177,14 +178,15 @@ _SIZES: dict[str, Callable[[Query], int | None]] = {
     "k": lambda query: query.k,
     "n": lambda query: query.n,
     "nnz": lambda query: query.nnz,
+    "nnzb": lambda query: query.nnzb,
     "R": lambda query: query.blocksize[0] if query.blocksize else None,
     "C": lambda query: query.blocksize[1] if query.blocksize else None,
 }
-_SHOWN = {"m": "M", "k": "K", "n": "N", "nnz": "nnz", "R": "R", "C": "C"}
+_SHOWN = {"m": "M", "k": "K", "n": "N", "nnz": "nnz", "nnzb": "nnzb", "R": "R", "C": "C"}
 
 
 def divides(size: str, divisor: int) -> Check:
-    """Require a size (``"m" "k" "n" "R" "C" "nnz"``) that is a multiple of `divisor`."""
+    """Require a size (``"m" "k" "n" "R" "C" "nnz" "nnzb"``) that is a multiple of `divisor`."""
     hint = f"pad {_SHOWN[size]} to a multiple of {divisor}" if size in "mkn" else None
     return _size("divisibility", size, f"% {divisor} == 0", lambda v: v % divisor == 0, hint)
 
@@ -229,6 +231,23 @@ def layout_in(*layouts: str, operand: str = "x") -> Check:
     )
 
 
+def aligned(operand: str = "x") -> Check:
+    """Require rows (or columns) that begin at multiples of 16 bytes; an operand not given passes.
+
+    That is the address and every stride but the unit one. `operand` is ``"x"`` or ``"out"``.
+    """
+    fact, shown = f"{operand}_aligned", operand.upper()
+    return Check(
+        "alignment",
+        f"{shown} in 16-byte rows",
+        lambda query: getattr(query, fact) is not False,
+        lambda query: "an address or stride that is no multiple of 16 bytes",
+        f"pass a contiguous {shown} with rows padded to a multiple of 16 bytes",
+        fact,
+        (None, True),
+    )
+
+
 def no_batch() -> Check:
     """Require that there are no leading batch axes."""
     return Check(
@@ -255,7 +274,11 @@ def epilogue_in(*epilogues: str | None) -> Check:
 
 
 def precision_in(*precisions: str | None) -> Check:
-    """Require an arithmetic among these; None is that of the dtypes."""
+    """Require an arithmetic among these; None is that of the dtypes.
+
+    For kernels that cannot but round. One that computes in IEEE arithmetic serves every call, for
+    the others only allow less, and needs no such check.
+    """
     return _one_of("precision", "precision", precisions, "precision")
 
 

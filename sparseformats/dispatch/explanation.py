@@ -33,6 +33,8 @@ class Row(NamedTuple):
         All reasons of a refused kernel.
     doc : str
         What the kernel says about itself.
+    rough : bool
+        The measured time is that of other sizes nearby.
     """
 
     kernel: str
@@ -41,14 +43,15 @@ class Row(NamedTuple):
     measured: bool = False
     reasons: tuple[Reason, ...] = ()
     doc: str = ""
+    rough: bool = False
 
     @property
     def time(self) -> str:
-        """The time for people; an estimate is marked by ``~``."""
+        """The time for people; one that was not measured for such a call is marked by ``~``."""
         if self.microseconds is None:
             return ""
         digits = 0 if self.microseconds >= 100 else 1
-        return f"{'' if self.measured else '~'}{self.microseconds:,.{digits}f}"
+        return f"{'' if self.measured and not self.rough else '~'}{self.microseconds:,.{digits}f}"
 
     def to_dict(self) -> dict[str, object]:
         """Return the row as a JSON-able dict."""
@@ -57,6 +60,7 @@ class Row(NamedTuple):
             "status": self.status,
             "microseconds": self.microseconds,
             "measured": self.measured,
+            "rough": self.rough,
             "reasons": [reason.to_dict() for reason in self.reasons],
             "doc": self.doc,
         }
@@ -75,8 +79,10 @@ class Explanation:
     rows : tuple of Row
         The chosen kernel, then eligible ones by time, then refused ones by number of reasons.
     source : str
-        What decided: ``"kernel="``, ``"use_kernel"``, ``"SPARSEFORMATS_KERNEL"``, ``"measured
-        table"``, ``"cost model"``, or ``"no kernel is eligible"``.
+        What decided: ``"kernel="``, ``"use_kernel"``, ``"SPARSEFORMATS_KERNEL"``, ``"cost model"``,
+        ``"no kernel is eligible"``, or ``"measured table"``, in brackets with its file, the device
+        and, where no row has such sizes, those of the nearest one: ``"measured table (h200.json,
+        NVIDIA H200, nearest bucket: n 512 for 1500)"``.
     forced : str or None
         The kernel that was asked for by name.
     """

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from sparseformats.dispatch import loading
 from sparseformats.dispatch.checks import Check
+from sparseformats.dispatch.devices import missing_device
 from sparseformats.dispatch.explanation import reason_lines, table
 from sparseformats.dispatch.reason import Reason
 from sparseformats.dispatch.record import ANY, KernelRecord
@@ -26,7 +27,8 @@ class KernelInfo(NamedTuple):
     needs : tuple of str
         Its conditions in words, as far as they are declared.
     reasons : tuple of Reason
-        Why no call can use it here: packages missing, too old, broken; failure to load.
+        Why no call can use it here: packages missing, too old, broken; failure to load; no device
+        of the kind that it runs on.
     doc : str
         What it says about itself.
     target : str
@@ -96,11 +98,23 @@ def _info(record: KernelRecord) -> KernelInfo:
     failure = loading.load_failure(record)
     if failure is not None and failure not in reasons:
         reasons.append(failure)
+    reasons += _missing_devices(record)
     declared = (*record.checks, *record.soft_checks)
     needs = tuple(check.needs for check in declared if isinstance(check, Check))
     return KernelInfo(
         record.name, record.op, record.formats, needs, tuple(reasons), record.doc, record.target
     )
+
+
+def _missing_devices(record: KernelRecord) -> list[Reason]:
+    """The reason why a kernel of one kind of device has nothing to run on here, if so."""
+    kinds = {
+        check.allowed
+        for check in record.checks
+        if isinstance(check, Check) and check.fact == "device"
+    }
+    found = [missing_device(str(allowed[0])) for allowed in kinds if len(allowed) == 1]
+    return [reason for reason in found if reason is not None]
 
 
 def _reads(record: KernelRecord, library: str | None) -> bool:

@@ -31,12 +31,17 @@ class Query:
     blocksize : (int, int) or None
         ``(R, C)`` of the stored blocks.
     nnz : int or None
-        Stored elements; None where counting them would synchronise a device.
+        Stored elements; None where counting them would read values, as in BSR, Blocked-ELL, n:m.
+    nnzb : int or None
+        Places for blocks that are stored: the blocks of BSR; of Blocked-ELL ``block_rows * width``,
+        those that are empty (-1) included. None for other formats.
     nbytes : int or None
         Bytes of the matrix's buffers.
-    density, row_skew : int or None
-        Buckets of the density inside the stored blocks and of the imbalance of rows, as made by
-        `density_bucket` and `skew_bucket`.
+    density : int or None
+        `density_bucket` of what is stored: of BSR and Blocked-ELL the share of blocks, `nnzb` of
+        all places of the grid; of COO, CSR and CSC that of elements. None where nobody counted.
+    row_skew : int or None
+        `skew_bucket` of the imbalance of rows; None where telling would read a device's memory.
     a_dtype, x_dtype, out_dtype : str or None
         Names of the value dtypes of the matrix, the dense operand and the result.
     index_dtype : str or None
@@ -50,7 +55,13 @@ class Query:
     capability : (int, int) or None
         Compute capability of a CUDA device.
     x_layout, out_layout : str or None
-        ``"C"``, ``"F"`` or ``"strided"``; None for an operand that is not given.
+        ``"C"``: whole rows without a gap; ``"F"``: the same of columns; ``"strided"``: anything
+        else, padded rows among it. None for an operand that is not given. A kernel that can read
+        padded rows looks at the strides of the operand itself.
+    x_aligned, out_aligned : bool or None
+        The address and every stride but the unit one are multiples of 16 bytes, so that whole rows
+        (of ``"F"``: columns) can be read in vectors or by TMA; in a batch those of every piece.
+        None for an operand that is not given, and in libraries of which nobody asks (NumPy).
     batch : int
         Product of the leading batch axes of the dense operand.
     alpha_one, beta_zero : bool
@@ -58,7 +69,7 @@ class Query:
     epilogue : str or None
         What is fused behind the product: ``"bias"``, ``"relu"``, ``"bias+gelu"``.
     precision : str or None
-        ``"tf32"`` and the like; None is the IEEE arithmetic of the dtypes.
+        ``"tf32"`` and the like is allowed; None is the IEEE arithmetic of the dtypes.
     deterministic : bool
         Only kernels that give the same bits on every run will do.
     grad : bool
@@ -77,6 +88,7 @@ class Query:
     n: int = 1
     blocksize: tuple[int, int] | None = None
     nnz: int | None = None
+    nnzb: int | None = None
     nbytes: int | None = None
     density: int | None = None
     row_skew: int | None = None
@@ -90,6 +102,8 @@ class Query:
     capability: tuple[int, int] | None = None
     x_layout: str | None = None
     out_layout: str | None = None
+    x_aligned: bool | None = None
+    out_aligned: bool | None = None
     batch: int = 1
     alpha_one: bool = True
     beta_zero: bool = True
@@ -125,6 +139,7 @@ class Query:
     def _matrix(self) -> str:
         facts = [f"{self.m} x {self.k}"]
         facts += [f"blocks {self.blocksize[0]} x {self.blocksize[1]}"] if self.blocksize else []
+        facts += [f"{self.nnzb} stored"] if self.nnzb is not None else []
         facts += [f"nnz {self.nnz}"] if self.nnz is not None else []
         facts += [name for name in (self.a_dtype, self.index_dtype) if name is not None]
         return f"{self.format_name} ({', '.join(facts)})"

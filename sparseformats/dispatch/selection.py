@@ -140,13 +140,14 @@ def _decide_anew(query: Query, kernel: str | None) -> tuple[int, Selection | Exp
 def _explain(query: Query, kernel: str | None) -> tuple[Explanation, KernelRecord | None]:
     forced = forcing.forced_by(query.op, kernel)
     records = {record.name: record for record in REGISTRY.records(query.op)}
-    times = tuning.measured(query)
+    found = tuning.find(query)
+    times = found.times
     asked = None if forced is None else forced.name
     rows = [
-        _judge(record, query, times.get(name), forced=name == asked)
+        _judge(record, query, times.get(name), found.rough, forced=name == asked)
         for name, record in records.items()
     ]
-    best, source = _best([row for row in rows if row.status == ELIGIBLE])
+    best, source = _best([row for row in rows if row.status == ELIGIBLE], found.source)
     if best is not None:
         rows = [_with_gain(row, records[row.kernel], query, times, best) for row in rows]
     if forced is not None:
@@ -154,15 +155,19 @@ def _explain(query: Query, kernel: str | None) -> tuple[Explanation, KernelRecor
         best = next((r for r in rows if r.kernel == forced.name and r.status == ELIGIBLE), None)
     rows += [Row(r.name, REFUSED, reasons=(r.reason,)) for r in REGISTRY.refusals(query.op)]
     if best is not None:
-        chosen = Row(best.kernel, CHOSEN, best.microseconds, best.measured, (), best.doc)
-        rows[rows.index(best)] = chosen
+        rows[rows.index(best)] = best._replace(status=CHOSEN)
     rows.sort(key=_order)
     explanation = Explanation(query, tuple(rows), source, asked)
     return explanation, None if best is None else records[best.kernel]
 
 
 def _judge(
-    record: KernelRecord, query: Query, measured: float | None, *, forced: bool = False
+    record: KernelRecord,
+    query: Query,
+    measured: float | None,
+    rough: bool = False,
+    *,
+    forced: bool = False,
 ) -> Row:
     reasons = record.reasons(query, forced=forced)
     failure = loading.load_failure(record)
@@ -175,7 +180,8 @@ def _judge(
             reasons.append(cost)
     if reasons or isinstance(cost, Reason):
         return Row(record.name, REFUSED, reasons=tuple(reasons), doc=record.doc)
-    return Row(record.name, ELIGIBLE, cost, measured is not None, doc=record.doc)
+    known = measured is not None
+    return Row(record.name, ELIGIBLE, cost, known, doc=record.doc, rough=known and rough)
 
 
 def _with_gain(
@@ -194,11 +200,11 @@ def _with_gain(
     return row._replace(reasons=(reason._replace(hint=hint),))
 
 
-def _best(eligible: list[Row]) -> tuple[Row | None, str]:
+def _best(eligible: list[Row], table: str) -> tuple[Row | None, str]:
     if not eligible:
         return None, "no kernel is eligible"
     measured = [row for row in eligible if row.measured]
-    source = "measured table" if measured else "cost model"
+    source = table if measured else "cost model"
     return min(measured or eligible, key=lambda row: (row.microseconds or 0.0, row.kernel)), source
 
 

@@ -7,11 +7,11 @@ dispatch or interop import them when called: the one upward edge in the layering
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, Self
 
 from sparseformats import _arrays
-from sparseformats._arrays import Array, ArrayLibrary
+from sparseformats._arrays import Array, ArrayLibrary, placed
 from sparseformats.errors import InvalidTensorError, Problem
 
 __all__ = ["ALL", "SparseMatrix", "assign"]
@@ -33,6 +33,18 @@ def assign(self: SparseMatrix, fields: Mapping[str, Any]) -> None:
         if lib is not None and lib.owns(value):
             value = lib.readonly(value)
         object.__setattr__(self, name, value)
+
+
+_operator: Callable[[Any, Any], Any] | None = None
+
+
+def _learn_operator() -> Callable[[Any, Any], Any]:
+    """``@``, imported once: an import statement in each product would take half a microsecond."""
+    global _operator  # noqa: PLW0603 - the same function for the whole process
+    from sparseformats.ops import matmul_operator
+
+    _operator = matmul_operator
+    return matmul_operator
 
 
 def _restore(
@@ -184,6 +196,7 @@ class SparseMatrix:
 
     # Checking.
 
+    @placed
     def problems(self) -> list[Problem]:
         """Every broken rule of the format; an empty list means valid and canonical.
 
@@ -507,14 +520,10 @@ class SparseMatrix:
     # Upwards: products.
 
     def __matmul__(self, other: Any) -> Any:
-        from sparseformats.ops import matmul_operator
-
-        return matmul_operator(self, other)
+        return (_operator or _learn_operator())(self, other)
 
     def __rmatmul__(self, other: Any) -> Any:
-        from sparseformats.ops import matmul_operator
-
-        return matmul_operator(other, self)
+        return (_operator or _learn_operator())(other, self)
 
     @classmethod
     def __torch_function__(

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self, final
 
 from sparseformats import _arrays
-from sparseformats._arrays import Array
+from sparseformats._arrays import Array, placed
 from sparseformats.errors import InvalidTensorError, Problem
 from sparseformats.formats import checks, slots
 from sparseformats.formats.base import SparseMatrix, assign
@@ -81,6 +81,7 @@ class BlockedELL(SparseMatrix):
     zeros: Array | str | None = None
     _nnz: int | None = field(default=None, init=False)
 
+    @placed
     def __init__(
         self,
         data: Any,
@@ -159,6 +160,7 @@ class BlockedELL(SparseMatrix):
         return self.lib.copy(flat)
 
     @property
+    @placed
     def nnz(self) -> int:
         """Stored elements; counted on first use, which reads all values."""
         if self._nnz is None:
@@ -190,6 +192,7 @@ class BlockedELL(SparseMatrix):
         """Transpose as a view: no data moves."""
         return Transposed(self)
 
+    @placed
     def stored_mask(self) -> Array:
         """Mask of stored slots, (block_rows, width, b, b) bool."""
         inside = _inside(self) if isinstance(self.zeros, str) else None

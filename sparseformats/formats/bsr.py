@@ -23,7 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, final
 
-from sparseformats._arrays import Array
+from sparseformats._arrays import Array, placed
 from sparseformats.errors import InvalidTensorError, Problem
 from sparseformats.formats import checks, slots
 from sparseformats.formats.base import SparseMatrix, assign
@@ -82,6 +82,7 @@ class BSR(SparseMatrix):
     zeros: Array | str | None = None
     _nnz: int | None = field(default=None, init=False)
 
+    @placed
     def __init__(
         self,
         data: Any,
@@ -122,6 +123,7 @@ class BSR(SparseMatrix):
         assign(self, fields)
 
     @property
+    @placed
     def nnz(self) -> int:
         """Stored elements; counted on first use, which reads all values."""
         if self._nnz is None:
@@ -154,6 +156,7 @@ class BSR(SparseMatrix):
         """Transpose as a view: no data moves."""
         return Transposed(self)
 
+    @placed
     def stored_mask(self) -> Array:
         """Mask of stored slots, (nnzb, R, C) bool."""
         inside = _inside(self) if isinstance(self.zeros, str) else None

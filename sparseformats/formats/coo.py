@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
-from sparseformats._arrays import Array
+from sparseformats._arrays import Array, placed
 from sparseformats.errors import InvalidTensorError, Problem
 from sparseformats.formats import checks
 from sparseformats.formats.base import SparseMatrix, assign
@@ -66,6 +66,7 @@ class COO(SparseMatrix):
     col: Array
     shape: tuple[int, int]
 
+    @placed
     def __init__(
         self,
         data: Any,

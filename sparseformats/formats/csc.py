@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
-from sparseformats._arrays import Array
+from sparseformats._arrays import Array, placed
 from sparseformats.errors import Problem
 from sparseformats.formats.base import SparseMatrix, assign
 from sparseformats.formats.compressed import compressed_fields, compressed_problems
@@ -70,6 +70,7 @@ class CSC(SparseMatrix):
     indptr: Array
     shape: tuple[int, int]
 
+    @placed
     def __init__(
         self,
         data: Any,

@@ -26,7 +26,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self, final
 
-from sparseformats._arrays import Array
+from sparseformats._arrays import Array, placed
 from sparseformats.errors import InvalidTensorError, Problem
 from sparseformats.formats import group_checks, groups, slots
 from sparseformats.formats.base import ALL, SparseMatrix, assign
@@ -89,6 +89,7 @@ class NM(SparseMatrix):
     side: COO | None = None
     _nnz: int | None = field(default=None, init=False)
 
+    @placed
     def __init__(
         self,
         data: Any,
@@ -143,6 +144,7 @@ class NM(SparseMatrix):
         return f"{self.n}:{self.m}"
 
     @property
+    @placed
     def nnz(self) -> int:
         """Stored elements; counted on first use, which reads all values."""
         if self._nnz is None:
@@ -164,6 +166,7 @@ class NM(SparseMatrix):
         """Transpose as a view: no data moves."""
         return Transposed(self)
 
+    @placed
     def stored_mask(self) -> Array:
         """Mask of stored slots, (rows, groups, n) bool."""
         inside = groups.inside(self) if isinstance(self.zeros, str) else None

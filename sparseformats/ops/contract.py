@@ -25,13 +25,21 @@ class MatmulKernel(Protocol):
     ``bind(state, query)``
         ``run`` for calls of these facts: a callable ``(x, out, alpha, beta) -> y``, made once and
         kept. Dtypes, library, device and the triviality of alpha and beta are as the query says;
-        of `x` the facts are those of one call, but a batch may come in pieces, with or without
-        `out`.
+        of `x` the facts are those of one call, but a batch (``query.batch > 1``) comes in pieces or
+        laid anew side by side: of other widths and layouts, with or without `out`, aligned where
+        the query says so.
     ``bind_vector(state, query)``
         The same for a vector: ``x`` is (k,), ``out`` and the result are (m,). None where `bind`,
         with one column, will do as well.
     ``per_thread``
-        True if the state has a workspace: each thread and stream then packs its own.
+        True if the state has a workspace: each thread and stream then packs its own, and a graph is
+        recorded on the stream on which the call was prepared.
+
+    On a GPU a bound kernel launches on the stream that is current when it is called, never
+    synchronises and allocates by the array library only, so that it can be recorded into a graph;
+    what may compile, search or synchronise belongs into `pack` and ``bind``, which never run while
+    one is recorded. Of a library that computes on the current device only (CuPy), that of the
+    matrix is the current one whenever a kernel is called.
     """
 
     def pack(self, A: SparseMatrix, query: Query) -> Any:
@@ -79,7 +87,15 @@ class MatmulKernel(Protocol):
 class FusingKernel(MatmulKernel, Protocol):
     """A kernel whose record names epilogues, with `checks.epilogue_in`.
 
-    It computes ``activation(alpha * (A @ x) + beta * out + bias)`` and rounds once.
+    It computes ``activation(alpha * (A @ x) + beta * out + bias)`` and rounds once. `bind` is
+    asked for calls without an epilogue only; for the others there is, where a kernel has it,
+
+    ``bind_epilogue(state, query)``
+        A callable ``(x, out, alpha, beta, bias) -> y``, made once and kept: the activation is that
+        of ``query.epilogue``, `bias` is None where it names none. Without it `run` is called.
+
+    A layer gives `out`: most often the transpose of a row-major array (layout ``"F"``), or what its
+    caller gave.
     """
 
     def run(

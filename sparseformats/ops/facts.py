@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from sparseformats._arrays import Array, ArrayLibrary
 from sparseformats._dtypes import INT32_MAX, itemsize
-from sparseformats.dispatch import Query
+from sparseformats.dispatch import Query, density_bucket
 from sparseformats.formats import SparseMatrix
 from sparseformats.ops.operands import Operands
 
-__all__ = ["as_precision", "layout", "matmul_query", "matrix_facts"]
+__all__ = ["ALIGNMENT", "aligned", "as_precision", "layout", "matmul_query", "matrix_facts"]
+
+ALIGNMENT = 16
+"""Bytes of the widest load, and of what TMA asks of addresses and strides."""
+
+_PRECISIONS = (None, "ieee", "tf32")
 
 
-def as_precision(precision: str | None) -> str | None:
+def as_precision(precision: str | None, lib: ArrayLibrary, x: Array, dtype: str) -> str | None:
     """Read ``precision=`` as the fact of a query: None is the IEEE arithmetic of the dtypes.
+
+    Where the caller says nothing, the library's own switch decides for float32 operands and
+    results on CUDA devices.
 
     Raises
     ------
     ValueError
     """
-    if precision not in (None, "ieee", "tf32"):
+    if precision not in _PRECISIONS:
         raise ValueError(f"precision must be None, 'ieee' or 'tf32', got {precision!r}")
+    if precision is None and dtype == "float32" and lib.allows_tf32(x):
+        return "tf32"
     return None if precision == "ieee" else precision
 
 
@@ -42,6 +53,8 @@ def matmul_query(
         out_dtype=o.dtype,
         x_layout=layout(lib, o.x, o.left),
         out_layout=None if out is None else layout(lib, out, o.left),
+        x_aligned=aligned(lib, o.x),
+        out_aligned=None if out is None else aligned(lib, out),
         batch=o.batch,
         alpha_one=alpha_one,
         beta_zero=beta_zero,
@@ -55,11 +68,16 @@ def matrix_facts(lib: ArrayLibrary, A: SparseMatrix) -> dict[str, Any]:
     family, index = A.family, lib.dtype_name(A.index_dtype)
     blocked = family in ("bsr", "blocked_ell")
     device = lib.device(A.data)
+    nnz = None if blocked or family == "n:m" else A.nnz  # counting would read all values
+    nnzb = _stored_blocks(A) if blocked else None
+    stored = nnzb if blocked else nnz
     return {
         "pattern": (A.n, A.m) if family == "n:m" else None,  # type: ignore[attr-defined]
         "blocksize": A.blocksize if blocked else None,
-        "nnz": None if blocked or family == "n:m" else A.nnz,  # counting would read all values
+        "nnz": nnz,
+        "nnzb": nnzb,
         "nbytes": A.nbytes,
+        "density": None if stored is None else density_bucket(stored, _places(A)),
         "a_dtype": lib.dtype_name(A.data),
         "index_dtype": None if family == "n:m" else index,
         "fits_int32": _fits_int32(A),
@@ -67,6 +85,17 @@ def matrix_facts(lib: ArrayLibrary, A: SparseMatrix) -> dict[str, Any]:
         "device": device.partition(":")[0],
         "capability": lib.capability(device),
     }
+
+
+def _stored_blocks(A: SparseMatrix) -> int:
+    """Blocks of BSR, slots of Blocked-ELL."""
+    return math.prod(int(size) for size in A.data.shape[:-2])
+
+
+def _places(A: SparseMatrix) -> int:
+    """Blocks (of one element in formats without) that a full matrix of this shape would have."""
+    (m, n), (r, c) = A.shape, A.blocksize
+    return -(-m // r) * -(-n // c)
 
 
 def _fits_int32(A: SparseMatrix) -> bool:
@@ -97,3 +126,18 @@ def layout(lib: ArrayLibrary, x: Array, swapped: bool = False) -> str:
     if (m < 2 or row == item) and (n < 2 or column == m * item):
         return "F"
     return "strided"
+
+
+def aligned(lib: ArrayLibrary, x: Array) -> bool | None:
+    """As `Query.x_aligned` has it.
+
+    A batch may be laid anew, row by row, before a kernel sees it; so its rows count as well.
+    """
+    if not lib.addressed:
+        return None
+    item = itemsize(lib.dtype_name(x))
+    steps = zip(lib.strides(x), (int(s) for s in x.shape), strict=True)
+    ends = [lib.address(x), *(step for step, size in steps if size > 1 and step != item)]
+    if len(x.shape) > 2:
+        ends.append(int(x.shape[-1]) * item)
+    return not any(end % ALIGNMENT for end in ends)

@@ -14,10 +14,10 @@ from sparseformats.dispatch import Query, Selection
 from sparseformats.dispatch.plan_cache import Packed
 from sparseformats.ops.contract import MatmulKernel
 from sparseformats.ops.execution import Run, shaped
-from sparseformats.ops.operands import Operands
+from sparseformats.ops.operands import Operands, guard
 from sparseformats.ops.scalars import Scalar
 
-__all__ = ["Light", "execute", "is_apart", "pack", "refuse_capture", "whereabouts"]
+__all__ = ["Light", "bound", "execute", "is_apart", "pack", "refuse_capture", "whereabouts"]
 
 _LEAVES = (str, bytes, int, float, complex, type, ModuleType, ArrayLibrary, Query)
 
@@ -38,13 +38,15 @@ class Light:
         Operands can be used as they are.
     run : callable
         ``(x, out, alpha, beta) -> y`` for operands with those facts.
+    guard : callable or None
+        ``(x, out) -> x`` that shares no memory with `out`; None for calls without `out`.
     packed : Packed
         The state that `run` uses.
     stamp : int
         When it was last used.
     """
 
-    __slots__ = ("dtype", "kernel", "lib", "native", "packed", "query", "run", "stamp")
+    __slots__ = ("dtype", "guard", "kernel", "lib", "native", "packed", "query", "run", "stamp")
 
     def __init__(
         self,
@@ -61,12 +63,14 @@ class Light:
         self.lib = o.lib
         self.dtype = o.dtype
         self.native = o.lib.is_native(x)
-        self.run = _bound(target, o, out is not None, query, packed.state)
+        run = bound(target, o, out is not None, query, packed.state)
+        self.run = o.lib.here(o.matrix.device, run)
+        self.guard = None if out is None else guard(o.lib, x, out, o.matrix.buffers().values())
         self.packed = packed
         self.stamp = 0
 
 
-def _bound(target: Any, o: Operands, has_out: bool, query: Query, state: Any) -> Run:
+def bound(target: Any, o: Operands, has_out: bool, query: Query, state: Any) -> Run:
     """The kernel's run for operands of this shape."""
     if len(o.shape) == 1 and hasattr(target, "bind_vector"):
         run: Run | None = target.bind_vector(state, query)
@@ -78,7 +82,15 @@ def _bound(target: Any, o: Operands, has_out: bool, query: Query, state: Any) ->
 
 
 def execute(light: Light, x: Array, out: Array | None, alpha: Scalar, beta: Scalar) -> Array:
-    """Run a light plan, telling who listens."""
+    """Run a light plan, telling who listens.
+
+    Raises
+    ------
+    ValueError
+        `out` shares memory with a buffer of the matrix.
+    """
+    if light.guard is not None:
+        x = light.guard(x, out)
     if not light.native:
         x = light.lib.native(x)
     if not dispatch.is_tracing():
@@ -107,17 +119,24 @@ def whereabouts(lib: ArrayLibrary, device: str) -> tuple[int, int]:
     return get_ident(), lib.stream(device)
 
 
-def refuse_capture(lib: ArrayLibrary, device: str) -> None:
+def refuse_capture(lib: ArrayLibrary, device: str, *, apart: bool = False) -> None:
     """Refuse to prepare anything while a graph is being recorded.
+
+    Parameters
+    ----------
+    apart : bool
+        The kernel's states belong to one thread and stream each.
 
     Raises
     ------
     RuntimeError
     """
     if lib.capturing(device):
+        where = "; this kernel has a workspace: on the stream that records" if apart else ""
         raise RuntimeError(
             "matmul: prepare before capture: this call has no plan yet, and making one cannot be "
-            "recorded into a graph; make the same call, or sparseformats.plan(A, X), before it"
+            "recorded into a graph; make the same call, or sparseformats.plan(A, X, out=Y), before "
+            f"it{where}"
         )
 
 

@@ -6,7 +6,7 @@ Everything here happens before any kernel runs: a mistake leaves all arrays as t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,10 @@ from sparseformats.formats import SparseMatrix
 from sparseformats.ops.scalars import result_dtype
 
 __all__ = ["Operands", "as_sparse", "check_out", "is_foreign", "read"]
-__all__ += ["refuse_stand_in", "same_place", "separate"]
+__all__ += ["guard", "refuse_stand_in", "same_place", "separate"]
+
+_SHARED = "out shares memory with the sparse matrix, whose values never change"
+_NOWHERE = (1 << 62, -(1 << 62))  # of an empty array: meets nothing
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -257,5 +260,43 @@ def separate(lib: ArrayLibrary, x: Array, out: Array, buffers: Iterable[Array]) 
     """
     for buffer in buffers:
         if lib.overlaps(out, buffer):
-            raise ValueError("out shares memory with the sparse matrix, whose values never change")
+            raise ValueError(_SHARED)
     return lib.copy(x) if lib.overlaps(out, x) else x
+
+
+def guard(
+    lib: ArrayLibrary, x: Array, out: Array, buffers: Iterable[Array]
+) -> Callable[[Array, Array], Array]:
+    """Return `separate` for operands shaped and strided as these, which reads two addresses only.
+
+    Keeps neither `x` nor `out`.
+    """
+    if not lib.addressed:
+        kept = tuple(buffers)
+        return lambda x, out: separate(lib, x, out, kept)
+    (x_low, x_high), (out_low, out_high) = _reach(lib, x), _reach(lib, out)
+    spans = [span for span in map(lib.extent, buffers) if span[0] < span[1]]
+    first = min((start for start, _ in spans), default=0)
+    last = max((end for _, end in spans), default=0)
+    address = lib.pointer()
+
+    def separated(x: Array, out: Array) -> Array:
+        at = address(out)
+        low, high = at + out_low, at + out_high
+        if low < last and first < high:  # most often they lie elsewhere altogether
+            for start, end in spans:
+                if low < end and start < high:
+                    raise ValueError(_SHARED)
+        at = address(x)
+        return lib.copy(x) if low < at + x_high and at + x_low < high else x
+
+    return separated
+
+
+def _reach(lib: ArrayLibrary, x: Array) -> tuple[int, int]:
+    """The extent of an array, counted from its first element."""
+    if 0 in x.shape:
+        return _NOWHERE
+    at = lib.address(x)
+    low, high = lib.extent(x)
+    return low - at, high - at

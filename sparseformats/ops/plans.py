@@ -15,7 +15,7 @@ from sparseformats.ops.cache import source
 from sparseformats.ops.compiling import DYNAMO, entry, modules, opaque, watched
 from sparseformats.ops.facts import layout, matmul_query
 from sparseformats.ops.light import Light, execute, is_apart, pack, refuse_capture, whereabouts
-from sparseformats.ops.operands import Operands, as_sparse, check_out, read, separate
+from sparseformats.ops.operands import Operands, as_sparse, check_out, read
 from sparseformats.ops.product import packed_for, query_of, scalars_of
 from sparseformats.ops.scalars import Scalar, as_scalar
 
@@ -106,6 +106,8 @@ class Plan:
         ValueError
             `X` is not what was planned; the text has both sides. `out` cannot take the result,
             or the kernel cannot write to it.
+        RuntimeError
+            A CUDA graph is being recorded, and operands of these facts were not met before.
         """
         if DYNAMO in modules and watched():
             return opaque(Plan.__call__)(self, X, out=out)
@@ -119,9 +121,8 @@ class Plan:
                 key = (*key, *whereabouts(lib, self._device))
             light = values.lights.get(key)
         if light is None:
-            light = self._admit(values, X, out)
-        if out is not None:
-            X = separate(lib, X, out, values.arrays)
+            with lib.on(self._device):
+                light = self._admit(values, X, out)
         return execute(light, X, out, self._alpha, self._beta)
 
     def update(self, values: Array) -> None:
@@ -138,9 +139,12 @@ class Plan:
         ValueError
             Another shape or dtype, or a non-zero where nothing is stored. The plan stays as it
             was.
+        RuntimeError
+            A CUDA graph is being recorded.
         TypeError, DeviceMismatchError
             An array of another library; on another device.
         """
+        refuse_capture(self._lib, self._device, apart=self._apart)  # checks read the values
         old = self._values.matrix()
         matrix = old.with_data(values)
         if matrix.dtype_name != old.dtype_name:
@@ -179,10 +183,10 @@ class Plan:
         self._check(matrix, X)
         o = read(X, matrix) if self._left else read(matrix, X)
         query = self._query(o, out)
+        refuse_capture(o.lib, self._device, apart=self._apart)  # to bind may compile or allocate
         place = whereabouts(o.lib, self._device) if self._apart else ()
         packed = values.packed.get(place)
         if packed is None:
-            refuse_capture(o.lib, self._device)
             packed = values.packed.setdefault(place, pack(o, query, self._selection))
         light = Light(o, X, out, query, self._selection, packed)
         key = (o.lib.facts(X), None if out is None else o.lib.facts(out), *place)
@@ -261,7 +265,8 @@ def plan(
         One is sparse, the other an example of the dense operand: its facts count, its values do
         not. As in `matmul`.
     alpha, beta, kernel, precision, assume_finite
-        As in `matmul`, for all calls of the plan.
+        As in `matmul`, for all calls of the plan. Where torch's own switch decides the precision,
+        it is read now.
     out : array, optional
         An example of the result's array. Calls may give `out` without it; what is prepared here
         is not prepared at the first call.
@@ -309,5 +314,6 @@ def plan(
     selection = dispatch.select(query, kernel)
     owner, x = (second, first) if o.left else (first, second)
     made = Plan(o, owner, tuple(int(size) for size in x.shape), scalars, query, selection)
-    made._prepare(o, owner, x, out)
+    with o.lib.on(o.matrix.device):
+        made._prepare(o, owner, x, out)
     return made

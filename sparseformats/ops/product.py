@@ -17,7 +17,7 @@ from sparseformats.dispatch.plan_cache import Entry, Packed
 from sparseformats.formats import SparseMatrix, Transposed
 from sparseformats.ops.cache import CACHE, source
 from sparseformats.ops.compiling import DYNAMO, entry, modules, opaque, watched
-from sparseformats.ops.facts import matmul_query
+from sparseformats.ops.facts import as_precision, matmul_query
 from sparseformats.ops.light import (
     Light,
     execute,
@@ -39,7 +39,6 @@ from sparseformats.ops.sparse_product import explain_sparse, sparse_product
 
 __all__ = ["explain", "matmul", "matmul_operator", "packed_for", "query_of", "scalars_of"]
 
-_PRECISIONS = {None: None, "ieee": None, "tf32": "tf32"}
 _NUMBERS = (int, float, complex, bool)
 _Options = tuple[str | None, bool, str | None]  # precision, assume_finite, kernel
 _DEFAULTS: _Options = (None, False, None)
@@ -75,7 +74,9 @@ def matmul(
     kernel : str, optional
         Use this kernel, see `sparseformats.kernels`.
     precision : str, optional
-        ``"tf32"`` allows a GPU to round float32 operands; default and ``"ieee"`` do not.
+        ``"tf32"`` allows a GPU to round float32 operands, ``"ieee"`` does not. By default neither
+        does, unless torch's own switch (``torch.backends.cuda.matmul.fp32_precision``,
+        ``torch.set_float32_matmul_precision``) allows it for CUDA tensors.
     assume_finite : bool
         Promise that the dense operand holds no NaN and no infinity.
 
@@ -212,13 +213,11 @@ def _own(key: _Key, entry: Entry, matrix: SparseMatrix) -> _Key:
 
 def _again(light: Light, a: Any, b: Any, alpha: Any, beta: Any, out: Any) -> Any:
     """Run a plan that was found."""
-    matrix, x = (a, b) if isinstance(a, SparseMatrix) else (b, a)
+    x = b if isinstance(a, SparseMatrix) else a
     if alpha != 1 or type(alpha) is complex:
         alpha = as_scalar(alpha, "alpha", light.dtype)
     if beta != 0 or type(beta) is complex:
         beta = as_scalar(beta, "beta", light.dtype)
-    if out is not None:
-        x = separate(light.lib, x, out, matrix.buffers().values())
     return execute(light, x, out, alpha, beta)
 
 
@@ -231,19 +230,20 @@ def _anew(
         return sparse_product(first, second, alpha, beta, out, options[2])
     o = read(first, second)
     factor, summand = scalars_of(o, alpha, beta, out)
-    query = query_of(o, out, factor, summand, options)
-    selection = dispatch.select(query, options[2])
     owner, x = (second, first) if o.left else (first, second)
-    if out is not None:
-        x = separate(o.lib, x, out, o.matrix.buffers().values())
-    if owner is (b if o.left else a):
-        entry, packed = packed_for(o, source(owner), query, selection)
-        light = Light(o, x, out, query, selection, packed)
-        if key is not None:
-            CACHE.remember(entry, _own(key, entry, o.matrix), light)
-    else:  # made from another library's matrix for this call only
-        light = Light(o, x, out, query, selection, pack(o, query, selection))
-    return execute(light, x, out, factor, summand)
+    if out is not None:  # before anything is prepared
+        separate(o.lib, x, out, o.matrix.buffers().values())
+    with o.lib.on(o.matrix.device):
+        query = query_of(o, out, factor, summand, options)
+        selection = dispatch.select(query, options[2])
+        if owner is (b if o.left else a):
+            entry, packed = packed_for(o, source(owner), query, selection)
+            light = Light(o, x, out, query, selection, packed)
+            if key is not None:
+                CACHE.remember(entry, _own(key, entry, o.matrix), light)
+        else:  # made from another library's matrix for this call only
+            light = Light(o, x, out, query, selection, pack(o, query, selection))
+        return execute(light, x, out, factor, summand)
 
 
 def packed_for(
@@ -251,7 +251,7 @@ def packed_for(
 ) -> tuple[Entry, Packed]:
     """What is kept for `owner`, and the state that serves this call, packed if there is none."""
     lib, device = o.lib, o.matrix.device
-    refuse_capture(lib, device)
+    refuse_capture(lib, device, apart=is_apart(selection))
     entry = CACHE.entry(owner, device, lib.watch(owner.buffers().values()))
     target = selection.target
     layout = getattr(target, "layout", None)
@@ -283,13 +283,11 @@ def query_of(
 ) -> Query:
     """The facts of a call from which a kernel is chosen."""
     precision, assume_finite, _ = options
-    if precision not in _PRECISIONS:
-        raise ValueError(f"precision must be None, 'ieee' or 'tf32', got {precision!r}")
     return matmul_query(
         o,
         out,
         alpha_one=alpha == 1,
         beta_zero=beta == 0,
-        precision=_PRECISIONS[precision],
+        precision=as_precision(precision, o.lib, o.x, o.dtype),
         assume_finite=bool(assume_finite),
     )

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from sparseformats import _arrays, dispatch
-from sparseformats._arrays import Array, ArrayLibrary
+from sparseformats._arrays import Array, ArrayLibrary, placed
 from sparseformats._dtypes import VALUE_DTYPES
 from sparseformats.dispatch import Explanation, Query
 from sparseformats.errors import DeviceMismatchError
 from sparseformats.formats import SparseMatrix, Transposed
 from sparseformats.formats.slots import marks
 from sparseformats.ops.compiling import DYNAMO, entry, modules, opaque, watched
-from sparseformats.ops.facts import as_precision, layout, matrix_facts
+from sparseformats.ops.facts import aligned, as_precision, layout, matrix_facts
 from sparseformats.ops.operands import as_sparse, refuse_stand_in
 from sparseformats.ops.scalars import Scalar, as_scalar, result_dtype
 
@@ -49,6 +49,7 @@ class _Call(NamedTuple):
 
 
 @entry
+@placed
 def sddmm(
     pattern: Any,
     X: Any,
@@ -77,7 +78,7 @@ def sddmm(
     kernel : str, optional
         Use this kernel, see `sparseformats.kernels`.
     precision : str, optional
-        ``"tf32"`` allows a GPU to round float32 operands; default and ``"ieee"`` do not.
+        As in `matmul`.
 
     Returns
     -------
@@ -208,8 +209,9 @@ def _query(call: _Call, A: SparseMatrix, precision: str | None) -> Query:
         x_dtype=lib.dtype_name(call.X),
         out_dtype=call.dtype,
         x_layout=layout(lib, call.X),
+        x_aligned=aligned(lib, call.X),
         alpha_one=call.alpha == 1,
-        precision=as_precision(precision),
+        precision=as_precision(precision, lib, call.X, call.dtype),
     )
 
 

@@ -6,6 +6,7 @@ from time import perf_counter
 from typing import Any
 
 from sparseformats import dispatch
+from sparseformats._arrays import placed
 from sparseformats.dispatch import Explanation, Query
 from sparseformats.formats import SparseMatrix
 from sparseformats.ops.facts import matrix_facts
@@ -15,6 +16,7 @@ from sparseformats.ops.scalars import result_dtype
 __all__ = ["explain_sparse", "sparse_product"]
 
 
+@placed
 def sparse_product(
     A: SparseMatrix, B: SparseMatrix, alpha: Any, beta: Any, out: Any, kernel: str | None
 ) -> SparseMatrix:

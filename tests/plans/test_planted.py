@@ -10,7 +10,8 @@ import pytest
 import sparseformats as sf
 from sparseformats._arrays import NumPyLibrary, TorchLibrary
 from sparseformats.dispatch.plan_cache import PlanCache
-from sparseformats.ops import light, product
+from sparseformats.ops import layer, light, product
+from tests.ops import test_layer_plans
 from tests.plans import test_cache, test_values, test_warm
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -93,6 +94,21 @@ def shares_workspaces(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(product, "is_apart", lambda selection: False)
 
 
+def layers_forget(position: int) -> Plant:
+    """Plans of layers that are found without regard to bias, activation or out."""
+    whole = layer.find
+
+    def find(*given: Any) -> Any:
+        return whole(*given[:position], None, *given[position + 1 :])
+
+    return lambda patch: patch.setattr(layer, "find", find)
+
+
+def layers() -> None:
+    test_layer_plans.test_whatever_changes_has_a_plan_of_its_own("numpy", test_layer_plans.Fuses)
+    test_layer_plans.test_a_fusing_kernel_writes_straight_into_out("numpy", (5,))
+
+
 def other_facts() -> None:
     test_warm.test_every_call_gets_a_plan_of_its_own_facts("numpy")
 
@@ -109,6 +125,9 @@ PLANTED: list[tuple[Plant, Callable[[], object]]] = [
         forgets_versions,
         lambda: test_values.test_values_changed_in_place_are_packed_anew("bsr", "reference"),
     ),
+    (layers_forget(2), layers),
+    (layers_forget(3), layers),
+    (layers_forget(4), layers),
     (never_keeps, test_warm.test_a_view_as_transpose_is_kept_with_its_base),
     (trusts_ids, test_cache.test_an_id_that_is_used_again_finds_nothing),
     (holds_the_matrix, test_cache.test_ten_thousand_matrices_leave_nothing_behind),

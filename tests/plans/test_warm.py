@@ -208,6 +208,43 @@ def test_refusals_stay_refusals_on_the_warm_path() -> None:
         np.testing.assert_array_equal(sf.matmul(A, y[::-1], out=y), x[::-1])
 
 
+def test_memory_is_compared_by_addresses_as_the_plain_way_does() -> None:
+    """What a warm call reads of two tensors decides as `overlaps` would, at every offset."""
+    torch = pytest.importorskip("torch")
+    data = torch.arange(1, 9, dtype=torch.float64)
+    memory = torch.cat([data, torch.zeros(56, dtype=torch.float64)])
+    A = sf.CSR(memory[:8], torch.arange(8), torch.arange(9), (8, 8), copy=False)
+    lib, scale = A.lib, data.clone()
+    views = [(4, 2), (2, 1), (1, 8)]
+    for offset in (0, 4, 7, 8, 12, 20):
+        for shift in (0, 2, 7, 8, 9, 23):
+            for sx, so in ((a, b) for a in views for b in views):
+                memory[8:] = torch.arange(56) % 5
+                x = memory[8:].as_strided((8, 2), sx, 8 + offset)
+                out = memory.as_strided((8, 2), so, min(offset + shift, 26))
+                if len({out[i, j].data_ptr() for i in range(8) for j in range(2)}) < 16:
+                    continue  # elements of out itself would meet
+                shares, before = lib.overlaps(out, memory[:8]), x.clone()
+                for _ in range(2):
+                    if shares:
+                        with pytest.raises(ValueError, match="shares memory"):
+                            sf.matmul(A, x, out=out)
+                        continue
+                    x.copy_(before) if not lib.overlaps(x, out) else None
+                    given = x.clone()
+                    sf.matmul(A, x, out=out)
+                    assert torch.equal(out, scale[:, None] * given)
+
+
+def test_empty_operands_meet_nothing() -> None:
+    torch = pytest.importorskip("torch")
+    memory = torch.ones(8, dtype=torch.float64)
+    A = sf.CSR(memory[:4], torch.arange(4), torch.arange(5), (4, 4), copy=False)
+    for _ in range(2):
+        out = memory[2:2].view(4, 0)
+        assert sf.matmul(A, memory[1:1].view(4, 0), out=out) is out
+
+
 def test_gradients_are_refused_on_the_warm_path() -> None:
     torch = pytest.importorskip("torch")
     A = sample("torch")
@@ -278,9 +315,48 @@ def test_nothing_is_prepared_while_a_graph_is_recorded(monkeypatch: pytest.Monke
         A @ x[:, :1]
     with pytest.raises(RuntimeError, match="prepare before capture"):
         sf.plan(A, x)
+    frozen = x.view()
+    frozen.flags.writeable = False
+    for unprepared in (
+        lambda: p(x, out=np.empty_like(y)),
+        lambda: p(frozen),
+        lambda: p.update(np.ones(A.nnz)),
+        lambda: sf.linear(x.T, A),
+    ):
+        with pytest.raises(RuntimeError, match="prepare before capture"):
+            unprepared()
+    np.testing.assert_array_equal(p(x), y)
+    monkeypatch.undo()
     p.update(np.ones(A.nnz))
+    monkeypatch.setattr(type(A.lib), "capturing", lambda lib, device: device == "cpu")
     with pytest.raises(RuntimeError, match="prepare before capture"):
         p(x)
+
+
+def test_a_kernel_with_a_workspace_is_prepared_on_the_stream_that_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    A, x, out = sample(), operand("numpy", (8, 2)), np.empty((12, 2))
+    stream = 1
+    monkeypatch.setattr(type(A.lib), "stream", lambda lib, device: stream)
+    with spying(ThreadSpy) as counts:
+        p = sf.plan(A, x, out=out)
+        sf.matmul(A, x, out=out)
+        stream = 7
+        with monkeypatch.context() as patch:
+            patch.setattr(type(A.lib), "capturing", lambda lib, device: True)
+            for call in (p, lambda x, out: sf.matmul(A, x, out=out)):
+                with pytest.raises(RuntimeError, match="workspace: on the stream that records"):
+                    call(x, out=out)
+        p(x, out=out)
+        sf.matmul(A, x, out=out)
+        before = counts["pack"]
+        monkeypatch.setattr(type(A.lib), "capturing", lambda lib, device: True)
+        assert p(x, out=out) is sf.matmul(A, x, out=out) is out
+        stream = 1
+        assert p(x, out=out) is sf.matmul(A, x, out=out) is out
+        # The first stream's is shared; on the second the plan, which may outlive A, has its own.
+        assert counts["pack"] == before == 3
 
 
 def test_another_librarys_array_after_a_plan() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sparseformats._arrays import placed
 from sparseformats._dtypes import INT32_MAX
 from sparseformats.convert.interop.common import only_blocks_choose, without_spare_room
 from sparseformats.convert.interop.move import to_library
@@ -14,6 +15,7 @@ __all__ = ["from_cupy", "to_cupy"]
 _CUPY_DTYPES = ("bool", "float32", "float64", "complex64", "complex128")
 
 
+@placed
 def from_cupy(
     C: Any,
     *,
@@ -83,6 +85,7 @@ def _require_matrix(C: Any) -> None:
     )
 
 
+@placed
 def to_cupy(A: SparseMatrix) -> Any:
     """`cupyx.scipy.sparse` matrix (``coo_matrix``, ``csr_matrix``, ``csc_matrix``) of `A`.
 
