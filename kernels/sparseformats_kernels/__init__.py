@@ -10,5 +10,10 @@ from __future__ import annotations
 
 __all__ = ["BACKENDS"]
 
-BACKENDS = ("sparseformats_kernels.cpu",)
+BACKENDS = (
+    "sparseformats_kernels.cpu",
+    "sparseformats_kernels.cuda",
+    "sparseformats_kernels.cusparse",
+    "sparseformats_kernels.triton",
+)
 """Modules with ``RECORDS``, read in this order at the first question about kernels."""

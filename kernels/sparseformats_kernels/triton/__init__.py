@@ -1,0 +1,94 @@
+"""Kernels in Triton for CUDA devices: products of BSR and Blocked-ELL with dense arrays."""
+
+from __future__ import annotations
+
+from sparseformats.dispatch.record import KernelRecord, Query, Requirement, Tolerance, checks
+from sparseformats_kernels.triton import costs
+
+__all__ = ["RECORDS"]
+
+_HERE = "sparseformats_kernels.triton"
+_TRITON = Requirement("triton", "3.6")
+_TORCH = Requirement("torch", "2.11")  # Triton finds the device through it
+_BLOCKS = ("bsr", "bsr.T", "blocked_ell", "blocked_ell.T")
+_EPILOGUES = (None, "bias", *(b + a for b in ("", "bias+") for a in ("relu", "gelu", "silu")))
+_INT32 = 2**31 - 1
+_SIZES = (16, 32, 64)
+
+_COMMON = (
+    checks.device_is("cuda"),
+    checks.library_is("torch", "cupy"),
+    checks.dtypes_equal(),
+    checks.epilogue_in(*_EPILOGUES),
+    checks.not_implemented_grad(),
+)
+
+
+def _lines(query: Query) -> int:
+    """Rows of the values, seen as a matrix as wide as a block."""
+    r, c = query.blocksize or (1, 1)
+    stored = query.nnzb if query.nnzb is not None else (query.nbytes or 0) // (r * c * 2)
+    return max(query.m, query.k, stored * r)
+
+
+_ADDRESSABLE = checks.Check(
+    "size",
+    f"rows of the stored blocks, and shape, of at most {_INT32:,}",
+    lambda query: _lines(query) < _INT32 - 1024,
+    lambda query: f"{_lines(query):,}",
+)
+_TILED_BLOCKS = checks.Check(
+    "blocksize",
+    "blocks of 16, 32 or a multiple of 64 rows and columns",
+    lambda query: all(s in _SIZES or s % 64 == 0 for s in query.blocksize or (0,)),
+    lambda query: f"{query.blocksize}",
+    "another block size: A.to('bsr', blocksize=(64, 64))",
+)
+_HOPPER = checks.Check(
+    "capability",
+    "compute capability 9.0, whose warpgroup instructions it is written for",
+    lambda query: query.capability is not None and query.capability[0] == 9,
+    lambda query: f"{query.capability}",
+)
+_PACKED_FITS = checks.Check(
+    "size",
+    "at most 2**31 packed columns",
+    lambda query: _lines(query) < _INT32,
+    lambda query: f"{_lines(query):,}",
+)
+
+RECORDS = (
+    KernelRecord(
+        "triton-blocks",
+        "matmul",
+        _BLOCKS,
+        f"{_HERE}.spmm_blocks:TritonBlocks",
+        requires=(_TRITON, _TORCH),
+        checks=(
+            *_COMMON,
+            checks.dtype_in("float16", "bfloat16"),
+            _HOPPER,
+            _TILED_BLOCKS,
+            _ADDRESSABLE,
+        ),
+        cost=costs.blocks,
+        doc="stored blocks alone, by the copy engine and warpgroup instructions; one warp loads",
+    ),
+    KernelRecord(
+        "triton-tiles",
+        "matmul",
+        _BLOCKS,
+        f"{_HERE}.spmm_tiles:TritonTiles",
+        requires=(_TRITON, _TORCH),
+        checks=(
+            *_COMMON,
+            checks.dtype_in("float16", "bfloat16", "float32"),
+            checks.precision_in(None, "ieee", "tf32"),
+            checks.capability_at_least(8),
+            _PACKED_FITS,
+        ),
+        cost=costs.tiles,
+        tolerance=Tolerance(multiplies_in=None),
+        doc="blocks of any size packed into tiles; gathers the operand's rows, of any strides",
+    ),
+)

@@ -1,0 +1,213 @@
+"""Launch parameters: what a kernel's tiles look like for a given call.
+
+A table of measured parameters comes first (`tables/*.json`, written by a tuner), by the nearest
+bucket of sizes among those measured for the same kind of call; else a rule decides.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields, replace
+from functools import lru_cache
+from math import log2
+from pathlib import Path
+from typing import Any
+
+from sparseformats.dispatch.query import Query
+
+__all__ = ["Config", "candidates", "choose", "facts_of", "gathered", "specialised", "with_config"]
+
+SHARED = 227 * 1024  # bytes of shared memory of a multiprocessor of sm_90 that one program may have
+RESERVED = 1024  # bytes for barriers and alignment
+SMALL_SHARED = 96 * 1024  # what the gathering kernel may use on every architecture
+FAR = 4.0  # powers of two in all sizes together beyond which a measured bucket says nothing
+
+_FORCED: dict[str, Config] = {}
+
+
+@dataclass(frozen=True)
+class Config:
+    """Launch parameters of one kernel.
+
+    Attributes
+    ----------
+    BM, BN, BK : int
+        Rows and columns of a tile of the result, and the columns of a block multiplied at a time.
+    G : int
+        Blocks of a stage.
+    stages : int
+        Depth of the pipeline of loads.
+    turns : int
+        Groups of warps that make tiles in turn.
+    pieces : int
+        Parts in which a tile is written.
+    warps : int
+        Of each group.
+    swap : bool
+        Tiles are computed transposed.
+    source : str
+        Where it comes from: ``"rule"``, ``"forced"``, or a table and its bucket.
+    """
+
+    BM: int
+    BN: int
+    BK: int
+    G: int = 1
+    stages: int = 4
+    turns: int = 1
+    pieces: int = 1
+    warps: int = 4
+    swap: bool = False
+    source: str = "rule"
+
+    def fitted(self, itemsize: int = 2, limit: int = SHARED - RESERVED) -> Config:
+        """The same with no more stages than shared memory holds."""
+        written = self.turns * self.BM * self.BN // self.pieces * itemsize
+        stage = self.G * (self.BM + self.BN) * self.BK * itemsize
+        return replace(self, stages=max(2, min(self.stages, (limit - written) // stage)))
+
+
+def specialised(query: Query, processors: int) -> Config:
+    """Parameters of the warp-specialised kernel."""
+    r, c = _block(query)
+    bm, bk = (next(size for size in (128, 64, r) if r % size == 0)), min(c, 64)
+    bn = 64 if query.n <= 64 else 128 if query.n <= 128 else 256
+    rows = -(-query.m // bm)
+    if bn == 256 and rows * -(-query.n // bn) < processors:
+        bn = 128  # more tiles than programs
+    if bm == 128:
+        if bn < 256:
+            return Config(bm, bn, bk, max(1, 64 // bk), 6, turns=2, warps=4).fitted()
+        return Config(bm, bn, bk, max(1, 64 // bk), 4, pieces=2, warps=8).fitted()
+    if bm == 64:
+        return Config(bm, bn, bk, max(1, 64 // bk), 8, turns=2, pieces=2, warps=4).fitted()
+    return Config(bm, bn, bk, max(1, 32 // bk), 10, turns=2, warps=4, swap=True).fitted()
+
+
+def gathered(query: Query, processors: int) -> Config:
+    """Parameters of the gathering kernel."""
+    r, _ = _block(query)
+    half = query.a_dtype in ("float16", "bfloat16")
+    bm = next((size for size in (16, 32, 64) if r <= size), 128 if half and r > 64 else 64)
+    bn = 32 if query.n <= 32 else 64 if query.n <= 64 else 128
+    if half and query.n > 128 and bm < 128:
+        bn = 256 if bm < 64 else 128
+    if half:
+        return Config(bm, bn, 32, stages=4, warps=8 if bm * bn > 16384 else 4, swap=bm < 64)
+    return Config(bm, min(bn, 64), 16 if query.precision is None else 32, stages=3, warps=4)
+
+
+RULES = {"triton-blocks": specialised, "triton-tiles": gathered}
+
+
+def facts_of(query: Query) -> dict[str, Any]:
+    """What tells kinds of calls apart in a table of launch parameters."""
+    columns = query.x_layout == "F" or query.n == 1
+    return {
+        "blocksize": list(_block(query)),
+        "dtype": query.a_dtype,
+        "precision": query.precision,
+        "x_columns": columns,
+        "capability": None if query.capability is None else list(query.capability),
+    }
+
+
+def sizes_of(query: Query) -> dict[str, int]:
+    """The sizes by which the nearest bucket is found."""
+    return {"m": query.m, "k": query.k, "n": query.n, "density": 1 << (query.density or 0)}
+
+
+def choose(kernel: str, query: Query, processors: int) -> Config:
+    """Parameters of a kernel for a call: forced, measured, or by the rule."""
+    forced = _FORCED.get(kernel)
+    if forced is not None:
+        return forced
+    measured = _nearest(kernel, query)
+    return RULES[kernel](query, processors) if measured is None else measured
+
+
+def _nearest(kernel: str, query: Query) -> Config | None:
+    facts, sizes = facts_of(query), sizes_of(query)
+    best: tuple[float, Mapping[str, Any]] | None = None
+    for row in _rows():
+        if row["kernel"] != kernel or row["facts"] != facts:
+            continue
+        far = sum(abs(log2(max(size, 1) / max(row["sizes"][k], 1))) for k, size in sizes.items())
+        if far <= FAR and (best is None or far < best[0]):
+            best = far, row
+    if best is None:
+        return None
+    where = ", ".join(f"{name} {size}" for name, size in best[1]["sizes"].items())
+    return Config(**best[1]["config"], source=f"{best[1]['table']}: {where}")
+
+
+@lru_cache(maxsize=1)
+def _rows() -> tuple[Mapping[str, Any], ...]:
+    """Rows of all tables beside this file."""
+    rows: list[Mapping[str, Any]] = []
+    for path in sorted((Path(__file__).parent / "tables").glob("*.json")):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        rows += [{**row, "table": path.name} for row in document["rows"]]
+    return tuple(rows)
+
+
+def candidates(kernel: str, query: Query, processors: int) -> list[Config]:
+    """Parameters worth measuring for a call, the rule's first."""
+    first = RULES[kernel](query, processors)
+    found = [first]
+    widths = [bn for bn in (64, 128, 256) if bn <= max(64, 2 * query.n)]
+    for bn in widths:
+        for turns, pieces, warps in ((1, 1, 4), (2, 1, 4), (2, 2, 4), (1, 2, 8), (1, 1, 8)):
+            for groups in {first.G, 1, min(2 * first.G, 4)} if first.BK < 64 else {1}:
+                made = replace(first, BN=bn, turns=turns, pieces=pieces, warps=warps, G=groups)
+                made = replace(made, stages=12) if kernel == "triton-blocks" else made
+                found += [made] if _is_possible(kernel, made) else []
+    return list(dict.fromkeys(c.fitted() if kernel == "triton-blocks" else c for c in found))
+
+
+def _is_possible(kernel: str, config: Config) -> bool:
+    long = config.BN if config.swap else config.BM
+    registers = config.BM * config.BN // (config.warps * 32)
+    if kernel != "triton-blocks":
+        return config.turns == config.pieces == 1 and registers <= 128
+    if config.pieces == 2 and config.swap:
+        return False
+    if config.fitted().stages < 2 or (config.turns == 2 and config.warps == 8):
+        return False
+    return long >= 16 * config.warps and 8 <= registers <= 128
+
+
+@contextmanager
+def with_config(kernel: str, config: Config | Mapping[str, Any]) -> Iterator[Config]:
+    """Use these parameters for every call that is prepared within a ``with`` block."""
+    made = config if isinstance(config, Config) else _made(config)
+    before = _FORCED.get(kernel)
+    _FORCED[kernel] = replace(made, source="forced")
+    try:
+        yield _FORCED[kernel]
+    finally:
+        _FORCED.pop(kernel)
+        if before is not None:
+            _FORCED[kernel] = before
+
+
+def _made(config: Mapping[str, Any]) -> Config:
+    unknown = sorted(set(config) - {f.name for f in fields(Config)})
+    if unknown:
+        raise ValueError(f"unknown launch parameters {', '.join(unknown)}")
+    return Config(**config)
+
+
+def as_row(config: Config) -> dict[str, Any]:
+    """A configuration as a table keeps it."""
+    return {name: value for name, value in asdict(config).items() if name != "source"}
+
+
+def _block(query: Query) -> tuple[int, int]:
+    """Block of the matrix that is multiplied."""
+    if query.blocksize is None:
+        raise ValueError("a block kernel's query must name the block size")
+    r, c = query.blocksize
+    return (c, r) if query.transposed else (r, c)

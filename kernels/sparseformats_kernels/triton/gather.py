@@ -1,0 +1,105 @@
+"""Packed tiles times dense, for blocks of any size, any strides and every architecture.
+
+One program makes one tile of the result: it runs over the packed tiles of one block row and gathers
+the rows of the dense operand that their columns name. Where a tile has no column nothing is read.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from sparseformats_kernels.triton.activations import activate
+
+__all__ = ["multiply"]
+
+
+@triton.jit
+def _dot(a, b, acc, PRECISION: tl.constexpr, UPCAST: tl.constexpr):
+    if UPCAST:
+        # The interpreter multiplies the bits of bfloat16 as if they were integers.
+        a, b = a.to(tl.float32), b.to(tl.float32)
+    return tl.dot(a, b, acc, input_precision=PRECISION)
+
+
+@triton.jit
+def multiply(
+    values,
+    columns,
+    items,
+    x,
+    x_row,
+    x_column,
+    out,
+    out_row,
+    out_column,
+    bias,
+    alpha,
+    beta,
+    M,
+    N,
+    R: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    RUN: tl.constexpr,
+    SWAP: tl.constexpr,
+    ALPHA: tl.constexpr,
+    BETA: tl.constexpr,
+    BIAS: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    PRECISION: tl.constexpr,
+    UPCAST: tl.constexpr,
+):
+    """``out <- activation(alpha * (A @ x) + beta * out + bias)``.
+
+    ``items`` holds (row, tile column, begin, end): ``values[begin:end]``, each BM x BK, make the
+    BM x BN tile of `out` that begins at that row and ends with its block row of R rows. ``columns``
+    names the rows of `x` that they meet, of which each RUN lie side by side, from a multiple of RUN
+    on. SWAP computes the transpose of each tile.
+    """
+    item = items + tl.program_id(0) * 4
+    row, tile_column = tl.load(item), tl.load(item + 1)
+    begin, end = tl.load(item + 2), tl.load(item + 3)
+    ks = tl.arange(0, BK)
+    ms = row + tl.arange(0, BM)
+    last = tl.minimum((row // R + 1) * R, M)
+    ns = tile_column * BN + tl.arange(0, BN)
+    # Offsets of 64 bits: the operand and the result may hold more than 2**31 elements.
+    n_offsets = ns.to(tl.int64) * x_column
+    inner = tl.arange(0, BM)[:, None] * BK + ks[None, :]
+    if SWAP:
+        acc = tl.zeros((BN, BM), tl.float32)
+    else:
+        acc = tl.zeros((BM, BN), tl.float32)
+    k = tl.load(columns + begin * BK + ks, mask=begin + ks * 0 < end, other=-1)
+    for step in range(begin, end):
+        a = tl.load(values + tl.cast(step, tl.int64) * (BM * BK) + inner)
+        if RUN > 1:
+            k = tl.max_contiguous(tl.multiple_of(k, RUN), RUN)
+        k_offsets = k.to(tl.int64) * x_row
+        if SWAP:
+            there = (ns[:, None] < N) & (k[None, :] >= 0)
+            b = tl.load(x + n_offsets[:, None] + k_offsets[None, :], mask=there, other=0.0)
+        else:
+            there = (k[:, None] >= 0) & (ns[None, :] < N)
+            b = tl.load(x + k_offsets[:, None] + n_offsets[None, :], mask=there, other=0.0)
+        k = tl.load(columns + (step + 1) * BK + ks, mask=step + 1 + ks * 0 < end, other=-1)
+        if SWAP:
+            acc = _dot(b, tl.trans(a), acc, PRECISION, UPCAST)
+        else:
+            acc = _dot(a, b, acc, PRECISION, UPCAST)
+    if SWAP:
+        rows, cols = ms[None, :], ns[:, None]
+    else:
+        rows, cols = ms[:, None], ns[None, :]
+    inside = (rows < last) & (cols < N)
+    place = out + rows.to(tl.int64) * out_row + cols.to(tl.int64) * out_column
+    if ALPHA:
+        acc = acc * alpha
+    if BETA:
+        acc += beta * tl.load(place, mask=inside, other=0.0).to(tl.float32)
+    if BIAS:
+        acc += tl.load(bias + rows, mask=rows < last, other=0.0).to(tl.float32)
+    acc = activate(acc, ACTIVATION)
+    tl.store(place, acc.to(out.dtype.element_ty), mask=inside)

@@ -1,0 +1,87 @@
+"""Every kernel as it would be compiled for typical calls: for tests that only compile."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from sparseformats.dispatch.query import Query
+from sparseformats_kernels.triton import configs
+from sparseformats_kernels.triton.launch import Specimen
+from sparseformats_kernels.triton.spmm_tiles import Strides, specimen_of as specimen_of_tiles
+from sparseformats_kernels.triton.variants import specimen_of
+
+__all__ = ["specimens"]
+
+_PROCESSORS = 132
+_TYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}
+
+
+def specimens(capability: int, *, every: bool = False) -> list[tuple[str, Specimen]]:
+    """What is compiled for calls of one compute capability, with names for people.
+
+    Parameters
+    ----------
+    capability : int
+        Such as 90.
+    every : bool
+        All launch parameters that a tuner would try, layouts and epilogues, not one of a kind.
+    """
+    found = []
+    for query, label in _queries(capability, every):
+        if capability // 10 == 9 and query.a_dtype != "float32":
+            found += _specialised(query, label, every)
+        found += _tiles(query, label, every)
+    return found
+
+
+def _queries(capability: int, every: bool) -> list[tuple[Query, str]]:
+    made = []
+    blocks = [(16, 16), (32, 32), (64, 64), (128, 128)]
+    blocks += [(16, 64), (64, 16), (256, 256)] if every else []
+    for block in blocks:
+        for dtype in ("bfloat16", "float16", "float32") if every else ("bfloat16", "float32"):
+            for layout in ("C", "F") if every or block == (64, 64) else ("C",):
+                for n in (16, 128, 4096) if every else (4096,):
+                    facts: dict[str, Any] = {"m": 4096, "k": 4096, "n": n, "blocksize": block}
+                    facts |= {"a_dtype": dtype, "x_layout": layout, "out_layout": layout}
+                    facts["capability"] = divmod(capability, 10)
+                    label = f"{block[0]}x{block[1]}-{dtype}-{layout}-n{n}"
+                    made.append((Query("matmul", "bsr", **facts), label))
+    return made
+
+
+def _configs(kernel: str, query: Query, every: bool) -> list[configs.Config]:
+    if every:
+        return configs.candidates(kernel, query, _PROCESSORS)
+    return [configs.choose(kernel, query, _PROCESSORS)]
+
+
+def _specialised(query: Query, label: str, every: bool) -> list[tuple[str, Specimen]]:
+    r, c = query.blocksize or (1, 1)
+    found = []
+    for number, config in enumerate(_configs("triton-blocks", query, every)):
+        facts: dict[str, Any] = {"x_rows": query.x_layout == "C", "y_rows": query.x_layout == "C"}
+        variants = [facts]
+        if number == 0:
+            variants.append(facts | {"transposed": True, "indirect": True})
+            variants.append(facts | {"alpha": True, "bias": True, "activation": "gelu"})
+            variants.append(facts | {"alpha": True, "beta": True})
+        for variant in variants if every or c == 64 else variants[:1]:
+            extra = "".join(f"-{name}" for name in variant if name not in facts)
+            made = specimen_of(config, (r, c), _TYPES[query.a_dtype or ""], **variant)
+            found.append((f"triton-blocks-{label}{extra}-{number}", made))
+    return found
+
+
+def _tiles(query: Query, label: str, every: bool) -> list[tuple[str, Specimen]]:
+    n, k = query.n, query.k
+    x = Strides(n, 1, True) if query.x_layout == "C" else Strides(1, k, True)
+    found = []
+    precisions = (None, "tf32") if query.a_dtype == "float32" else (None,)
+    for precision in precisions:
+        asked = replace(query, precision=precision)
+        for number, config in enumerate(_configs("triton-tiles", asked, every)):
+            made = specimen_of_tiles(asked, config, x, x)
+            found.append((f"triton-tiles-{label}-{precision or 'ieee'}-{number}", made))
+    return found
