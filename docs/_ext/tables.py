@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
-from docutils.statemachine import StringList
+from gpu_results import GpuPlots, GpuResults
+from markdown_tables import table
 from sphinx.application import Sphinx
-from sphinx.util.docutils import SphinxDirective
+from table_directive import TableDirective
 
 import sparseformats as sf
 
@@ -23,34 +24,6 @@ KERNELS = {
     "doc": "what it is",
     "needs": "what it needs of a call",
 }
-
-
-def cell(value: object) -> str:
-    """Text of one table cell, in Markdown."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, list):
-        return "; ".join(cell(each) for each in value) or "nothing"
-    if isinstance(value, dict):
-        return f"{value['when']}: `{value['error']}`"
-    return str(value).replace("|", "\\|").replace("*", "\\*")
-
-
-def table(columns: dict[str, str], rows: list[dict[str, Any]]) -> list[str]:
-    """Lines of a Markdown table; `columns` maps keys of a row to headings."""
-    lines = [list(columns.values()), ["---"] * len(columns)]
-    lines += [[cell(row.get(key, "")) for key in columns] for row in rows]
-    return ["| " + " | ".join(cells) + " |" for cells in lines]
-
-
-class TableDirective(SphinxDirective):
-    """Show Markdown lines as if they stood in the page."""
-
-    def show(self, lines: list[str], source: str) -> list[nodes.Node]:
-        """Parse and return the nodes."""
-        node = nodes.section()
-        self.state.nested_parse(StringList(lines, source), self.content_offset, node)
-        return node.children
 
 
 class ContractTable(TableDirective):
@@ -128,4 +101,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("contract", ContractTable)
     app.add_directive("kernels", KernelTable)
     app.add_directive("measured", MeasuredTable)
+    app.add_directive("gpu-results", GpuResults)
+    app.add_directive("gpu-plots", GpuPlots)
     return {"version": "1", "parallel_read_safe": True}

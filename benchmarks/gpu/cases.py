@@ -1,0 +1,283 @@
+"""Fixed shapes, patterns, seeds, baselines and goals of the GPU benchmark.
+
+A case is one product, measured once with every peer side by side; its goals are the rows that are
+read off that measurement. Nothing here depends on a result, and nothing is tuned to one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+__all__ = ["BASELINES", "DENSE", "SEED", "Case", "Goal", "goal_cases"]
+
+SEED = 20260
+DENSE, TORCH, TUNED = "cublas", "torch-bsr", "torch-bsr-tuned"
+BELL, CSR, CUPY, EVEN = "kernel/cusparse-bell", "cusparse", "cupy", "own-even"
+
+BASELINES = {
+    DENSE: "cuBLAS dense, the better of both operand layouts",
+    TORCH: "torch BSR as shipped",
+    TUNED: "torch BSR after its own tuner on this device",
+    BELL: "cuSPARSE Blocked-ELL",
+    CSR: "cuSPARSE CSR, the best of all its algorithms",
+    CUPY: "CuPy A @ X",
+    EVEN: "own time on even rows with as many stored blocks",
+}
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One row: ours against one baseline.
+
+    Attributes
+    ----------
+    id : str
+        Name of the row.
+    baseline : str
+        A key of `BASELINES`: the fastest of the sides of that name, or under it (``name/…``).
+    value : float or None
+        What the ratio must reach; None for a row that is part of an average, or has no goal.
+    slower : bool
+        The ratio is ours / baseline and must not exceed `value`; else it is baseline / ours.
+    room : bool
+        The goal holds where the dense ceiling leaves room for it.
+    clock : str
+        ``"events"``: wall time between events around calls in a row, as a user sees it;
+        ``"graph"``: replays of a graph of calls, which leaves the host out.
+    """
+
+    id: str
+    baseline: str = DENSE
+    value: float | None = None
+    slower: bool = False
+    room: bool = False
+    clock: str = "events"
+
+    @property
+    def text(self) -> str | None:
+        """The goal in words."""
+        if self.value is None:
+            return None
+        room = ", where the dense ceiling leaves room" if self.room else ""
+        return f"<= {self.value:.2f}x" if self.slower else f"{self.value:g}x{room}"
+
+    @property
+    def ratio_is(self) -> str:
+        """What the row's ratio means."""
+        return "ours / baseline" if self.slower else "speed-up: baseline / ours"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One product ``A @ X``.
+
+    Attributes
+    ----------
+    name : str
+        Unique.
+    m, k, n : int
+        A is (m, k), X (k, n).
+    block : (int, int)
+        Edges of the blocks; (1, 1) for CSR.
+    density : float
+        Share of the blocks that are stored.
+    pattern : str
+        ``"uniform"``, ``"even"``, ``"banded"``, ``"power-law"``, ``"dense-row"``, ``"empty-rows"``.
+    skew : float
+        Blocks of the longest row over the mean, for power-law rows.
+    linear : bool
+        The layout of a linear layer: X is the transpose of row-major tokens, and so is the result.
+    peers : tuple of str
+        Who is measured beside our own kernels.
+    goals : tuple of Goal
+        The rows.
+    graph : bool
+        Small: timed by graph replay as well.
+    """
+
+    name: str
+    m: int
+    k: int
+    n: int
+    block: tuple[int, int]
+    density: float
+    format: str = "bsr"
+    pattern: str = "uniform"
+    skew: float = 10.0
+    dtype: str = "bfloat16"
+    linear: bool = False
+    peers: tuple[str, ...] = (DENSE, TORCH)
+    goals: tuple[Goal, ...] = field(default=(), repr=False)
+    graph: bool = False
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Block rows and block columns."""
+        return -(-self.m // self.block[0]), -(-self.k // self.block[1])
+
+    @property
+    def torch_goal(self) -> bool:
+        """A goal is against torch, whose host time then has to be told from its device's."""
+        return any(g.baseline in (TORCH, TUNED) and g.value is not None for g in self.goals)
+
+    @property
+    def workload(self) -> str:
+        """The case in words."""
+        shape = f"{self.m}x{self.k}x{self.n} {self.dtype}"
+        edges = "" if self.block == (1, 1) else f", blocks {self.block[0]}x{self.block[1]}"
+        rows = f" (max/mean {self.skew:g})" if self.pattern == "power-law" else ""
+        layout = ", linear-layer layout" if self.linear else ""
+        kind = f"{self.format} @ dense {shape}{edges}, density {self.density:g}"
+        return f"{kind}, {self.pattern}{rows}{layout}"
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The case as data, for plots."""
+        names = ("m", "k", "n", "density", "format", "pattern", "dtype", "linear")
+        return {name: getattr(self, name) for name in names} | {"block": list(self.block)}
+
+    def tagged(self, tag: str) -> Case:
+        """The same case with rows of their own, which count for nothing else."""
+        goals = (replace(goal, id=f"{goal.id}@{tag}") for goal in self.goals)
+        return replace(self, goals=(*goals,))
+
+    def quick(self) -> Case:
+        """The same case with the peers that cost little time, and the goals against those."""
+        peers = tuple(peer for peer in self.peers if peer in (DENSE, TORCH, EVEN))
+        goals = tuple(goal for goal in self.goals if goal.baseline in peers)
+        return replace(self, peers=peers, goals=goals)
+
+    def tiny(self) -> Case:
+        """The same case with a grid of a few blocks, for runs without a GPU."""
+        r, c = (min(edge, 16) for edge in self.block)
+        rows, columns = (min(size, 8) for size in self.grid)
+        return replace(
+            self,
+            m=rows * r,
+            k=columns * c,
+            n=min(self.n, 24),
+            block=(r, c),
+            density=max(self.density, 0.2),
+            skew=min(self.skew, 2.0),
+        )
+
+
+# The tables of goals.
+
+OVER_DENSE = {
+    128: {0.5: 1.85, 0.2: 4.4, 0.1: 7.8, 0.05: 12.0},
+    64: {0.5: 1.4, 0.2: 3.3, 0.1: 6.2, 0.05: 11.0},
+    32: {0.1: 3.8, 0.05: 7.0},
+    16: {0.1: 2.1, 0.05: 4.0},
+}
+OVER_TORCH = {
+    128: {0.1: 2.8, 0.2: 2.0},
+    64: {0.1: 2.8, 0.2: 2.0},
+    32: {0.05: 3.0, 0.1: 3.0},
+    16: {0.05: 5.0, 0.1: 5.0},
+}
+OVER_TUNED = {128: {0.1: 1.6, 0.2: 1.6}, 64: {0.1: 1.6, 0.2: 1.6}}
+OVER_BELL = {16: 1.8, 32: 1.8, 64: 2.3, 128: 2.3}
+SQUARE = (8192, 8192, 8192)
+
+
+def _blocks() -> list[Case]:
+    """B-* and T-*: one case each, read against cuBLAS and against torch."""
+    found = []
+    for b, goals in OVER_DENSE.items():
+        for d, value in goals.items():
+            rows = [Goal(f"B-{b}-{d:g}", DENSE, value)]
+            peers: tuple[str, ...] = (DENSE, TORCH, "stk", "blksprs")
+            shipped, tuned = OVER_TORCH[b].get(d), OVER_TUNED.get(b, {}).get(d)
+            if shipped is not None:
+                rows.append(Goal(f"T-{b}-{d:g}", TORCH, shipped))
+            if tuned is not None:
+                rows.append(Goal(f"T-{b}-{d:g}-tuned", TUNED, tuned, room=True))
+                peers += (TUNED,)
+            found.append(Case(f"square-{b}-{d:g}", *SQUARE, (b, b), d, peers=peers, goals=(*rows,)))
+    return found
+
+
+def _ell() -> list[Case]:
+    """E-*: Blocked-ELL of even rows."""
+    return [
+        Case(
+            f"ell-{b}-{d:g}",
+            *SQUARE,
+            (b, b),
+            d,
+            "blocked_ell",
+            "even",
+            peers=(DENSE,),
+            goals=(Goal(f"E-{b}-{d:g}", BELL, value),),
+        )
+        for b, value in OVER_BELL.items()
+        for d in (0.05, 0.2)
+    ]
+
+
+def _skewed() -> list[Case]:
+    """L-skew: power-law rows against even ones."""
+    return [
+        Case(
+            f"skew-{skew}",
+            *(32768, 32768, 4096),
+            (64, 64),
+            0.02,
+            pattern="power-law",
+            skew=float(skew),
+            peers=(EVEN,),
+            goals=(Goal(f"L-skew-{skew}", EVEN, 1.10, slower=True),),
+        )
+        for skew in (10, 50)
+    ]
+
+
+def _layers() -> list[Case]:
+    """X-llm: the feed-forward layers of Llama-3 8B."""
+    found = []
+    for b in (64, 128):
+        for d in (0.1, 0.2):
+            for name, m, k in (("up", 14336, 4096), ("down", 4096, 14336)):
+                for n in (512, 4096, 16384):
+                    tail = f"{b}-{d:g}-{name}-{n}"
+                    goals = (Goal(f"X-llm-{tail}", DENSE), Goal(f"X-llm-torch-{tail}", TORCH))
+                    shape, block = (m, k, n), (b, b)
+                    found.append(Case(f"llm-{tail}", *shape, block, d, linear=True, goals=goals))
+    return found
+
+
+def _elements() -> list[Case]:
+    """R-csr: CSR against every algorithm of cuSPARSE, and against CuPy."""
+    found = []
+    for pattern in ("uniform", "power-law"):
+        for d in (0.001, 0.01):
+            for dtype in ("float32", "float16"):
+                for n in (16, 128, 1024):
+                    tail = f"{pattern}-{d:g}-{dtype}-{n}"
+                    goals = [Goal(f"R-csr-{tail}", CSR, 0.97, clock="graph")]
+                    peers: tuple[str, ...] = (CSR,)
+                    if dtype == "float32":
+                        goals.append(Goal(f"R-csr-cupy-{tail}", CUPY, 2.0))
+                        peers += (CUPY,)
+                    found.append(
+                        Case(
+                            f"csr-{tail}",
+                            *(16384, 16384, n),
+                            (1, 1),
+                            d,
+                            "csr",
+                            pattern,
+                            dtype=dtype,
+                            peers=peers,
+                            goals=(*goals,),
+                            graph=True,
+                        )
+                    )
+    return found
+
+
+def goal_cases() -> tuple[Case, ...]:
+    """Cases whose rows have goals, the block goals first."""
+    return (*_blocks(), *_ell(), *_skewed(), *_layers(), *_elements())

@@ -1,0 +1,87 @@
+"""What is timed, how often, and what is left out."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from benchmarks.gpu import measure as module
+from benchmarks.gpu.cases import Case, Goal
+from benchmarks.gpu.clock import Clock, Times, interleave
+from benchmarks.gpu.measure import measure
+
+CASE = Case("case", 64, 64, 16, (16, 16), 0.5, dtype="float32", goals=(Goal("B"),))
+
+
+class Fake(Clock):
+    """Every call takes the time that it returns."""
+
+    def time(self, call: Callable[[], Any], count: int) -> float:
+        return float(call())
+
+
+def test_rounds_go_over_all_sides_in_turn() -> None:
+    order: list[str] = []
+
+    def side(name: str) -> Callable[[], float]:
+        def call() -> float:
+            order.append(name)
+            return 10.0
+
+        return call
+
+    times = interleave(Fake("cpu"), {"a": side("a"), "b": side("b")}, {"b": 5}, rounds=4)
+    assert times == {"a": [10.0] * 4, "b": [2.0] * 4}
+    assert order[6:] == ["b", "a", "a", "b", "b", "a", "a", "b"]
+
+
+def test_a_hopeless_side_is_called_once_unless_a_goal_asks_for_it() -> None:
+    calls: dict[str, Callable[[], object]] = {
+        "ours": lambda: 100.0,
+        "kernel/slow": lambda: 1e6,
+        "kernel/near": lambda: 900.0,
+        "cublas/x": lambda: 1e6,
+    }
+    assert module._slow(CASE, Fake("cpu"), calls) == {"kernel/slow": [1e6]}
+
+
+def test_an_unsteady_comparison_is_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[set[str]] = []
+    steady = {"ours": [10.0] * 7, "cublas/x": [20.0] * 7}
+    unsteady = {
+        "ours": [5.0, 10.0, 20.0, 10.0, 5.0, 20.0, 10.0],
+        "cublas/x": [20.0] * 7,
+        "kernel/other": [9.0] * 7,
+    }
+
+    def answers(clock: Clock, sides: Mapping[str, Any], *_: Any) -> Times:
+        asked.append(set(sides))
+        return unsteady if len(asked) == 1 else steady
+
+    monkeypatch.setattr(module, "interleave", answers)
+    sides = dict.fromkeys(unsteady, lambda: None)
+    times = module._steady(CASE, Fake("cpu"), "events", sides, {})
+    assert times == {**steady, "kernel/other": [9.0] * 7}
+    assert asked == [set(unsteady), {"ours", "cublas/x"}]
+
+
+def test_the_chosen_kernel_is_known_by_its_name_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.gpu.clock.ROUND", 50.0)
+    found = measure(CASE, Clock("cpu"))
+    events = found.times["events"]
+    assert events[f"kernel/{found.kernel}"] == events["ours"]
+    assert found.finite in {name.removeprefix("kernel/") for name in events}
+    assert found.blocks == 8
+
+
+def test_a_peer_that_cannot_take_part_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.gpu.clock.ROUND", 50.0)
+    found = measure(Case("c", 64, 64, 16, (16, 16), 0.5, peers=("stk", "blksprs")), Clock("cpu"))
+    assert set(found.failures) == {"stk", "blksprs"}
+    assert all("ModuleNotFoundError" in why for why in found.failures.values())
+
+
+def test_no_kernel_is_a_failure_and_no_time() -> None:
+    found = measure(CASE, Clock("cpu"), "numpy-blocks")
+    assert found.times == {}
+    assert "NoKernelError" in found.failures["ours"]
