@@ -176,6 +176,9 @@ class Plan:
         self._values.packed[place] = packed
         if out is not None or self._beta == 0:
             self._admit(self._values, x, out)
+        if out is None and self._device.startswith("cuda"):
+            # A graph may record `plan(X, out=Y)` without a call before: prepare for a plain Y.
+            self._admit(self._values, x, o.lib.empty(o.shape, o.dtype, self._device))
 
     def _admit(self, values: _Values, X: Any, out: Any) -> Light:
         """Check facts that were not seen before against the planned ones."""

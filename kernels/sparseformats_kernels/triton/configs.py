@@ -70,20 +70,47 @@ class Config:
 
 
 def specialised(query: Query, processors: int) -> Config:
-    """Parameters of the warp-specialised kernel."""
+    """Parameters of the warp-specialised kernel.
+
+    The wider a tile, the fewer times the values travel from the second cache; but there must be
+    tiles for every processor, twice if possible, and rows of few blocks leave little to share.
+    """
     r, c = _block(query)
     bm, bk = (next(size for size in (128, 64, r) if r % size == 0)), min(c, 64)
-    bn = 64 if query.n <= 64 else 128 if query.n <= 128 else 256
     rows = -(-query.m // bm)
-    if bn == 256 and rows * -(-query.n // bn) < processors:
-        bn = 128  # more tiles than programs
-    if bm == 128:
-        if bn < 256:
-            return Config(bm, bn, bk, max(1, 64 // bk), 6, turns=2, warps=4).fitted()
-        return Config(bm, bn, bk, max(1, 64 // bk), 4, pieces=2, warps=8).fitted()
-    if bm == 64:
-        return Config(bm, bn, bk, max(1, 64 // bk), 8, turns=2, pieces=2, warps=4).fitted()
-    return Config(bm, bn, bk, max(1, 32 // bk), 10, turns=2, warps=4, swap=True).fitted()
+    widest = {128: 256, 64: 512, 32: 512, 16: 1024}[bm]
+    bn = next((w for w in (64, 128, 256, 512) if query.n <= w), widest)
+    while bn > 128 and rows * -(-query.n // bn) < _WAVES[bn] * processors:
+        bn //= 2
+    bn = min(bn, widest)
+    if bm >= 64 and bn > 128 and 0 < _row_length(query) <= _FEW * 64:
+        bn = 256 if bm == 64 else 128
+    return _shaped(bm, bn, bk)
+
+
+_WAVES = {256: 1.0, 512: 3.0, 1024: 3.0}  # tiles for each processor that a width should leave
+_FEW = 8  # columns of 64 in a row below which wide tiles do not pay
+
+
+def _shaped(bm: int, bn: int, bk: int) -> Config:
+    """Stages, warps and turns for tiles of a size."""
+    groups = max(1, 32 // bk)
+    if bm < 64:
+        if bn >= 512:
+            return Config(bm, bn, min(bk, 16384 // bn), 1, 10, warps=8, swap=True).fitted()
+        return Config(bm, bn, bk, groups, 10, turns=2, warps=4, swap=True).fitted()
+    if bn == 512:
+        return Config(bm, bn, min(bk, 32), groups, 8, warps=8).fitted()
+    if bn == 256 and bm == 128:
+        return Config(bm, bn, bk, groups, 4, warps=8).fitted()
+    pieces = 2 if bn == 256 else 1
+    return Config(bm, bn, bk, groups, 8, turns=2, pieces=pieces, warps=4).fitted()
+
+
+def _row_length(query: Query) -> float:
+    """Stored columns of a mean block row; 0 where that is not known."""
+    r, c = _block(query)
+    return (query.nnzb or 0) * c / max(1, -(-query.m // r))
 
 
 def gathered(query: Query, processors: int) -> Config:
@@ -156,27 +183,40 @@ def _rows() -> tuple[Mapping[str, Any], ...]:
 def candidates(kernel: str, query: Query, processors: int) -> list[Config]:
     """Parameters worth measuring for a call, the rule's first."""
     first = RULES[kernel](query, processors)
-    found = [first]
-    widths = [bn for bn in (64, 128, 256) if bn <= max(64, 2 * query.n)]
-    for bn in widths:
-        for turns, pieces, warps in ((1, 1, 4), (2, 1, 4), (2, 2, 4), (1, 2, 8), (1, 1, 8)):
-            for groups in {first.G, 1, min(2 * first.G, 4)} if first.BK < 64 else {1}:
-                made = replace(first, BN=bn, turns=turns, pieces=pieces, warps=warps, G=groups)
-                made = replace(made, stages=12) if kernel == "triton-blocks" else made
-                found += [made] if _is_possible(kernel, made) else []
-    return list(dict.fromkeys(c.fitted() if kernel == "triton-blocks" else c for c in found))
-
-
-def _is_possible(kernel: str, config: Config) -> bool:
-    long = config.BN if config.swap else config.BM
-    registers = config.BM * config.BN // (config.warps * 32)
     if kernel != "triton-blocks":
-        return config.turns == config.pieces == 1 and registers <= 128
-    if config.pieces == 2 and config.swap:
+        widths = [bn for bn in (32, 64, 128, 256) if bn <= max(64, 2 * query.n)]
+        made = [replace(first, BN=bn, warps=w, stages=s) for bn in widths for w, s in _DEPTHS]
+        return list(dict.fromkeys([first, *(c for c in made if _registers(c) <= 128)]))
+    found = [first]
+    for bn in (64, 128, 256, 512):
+        for turns, pieces, warps in _SHAPES if bn <= max(64, 2 * query.n) else ():
+            for bk, groups in {(first.BK, first.G), (first.BK, 1), (min(first.BK, 32), 1)}:
+                parts = replace(first, BN=bn, BK=bk, G=groups, stages=12)
+                made_of = replace(parts, turns=turns, pieces=pieces, warps=warps)
+                found += [made_of.fitted()] if _is_possible(made_of) else []
+    return list(dict.fromkeys(found))
+
+
+_DEPTHS = ((4, 3), (4, 4), (8, 3))  # warps and stages
+_SHAPES = ((1, 1, 4), (2, 1, 4), (2, 2, 4), (1, 2, 8), (1, 1, 8))  # turns, pieces, warps
+
+
+def _registers(config: Config) -> int:
+    """Of each thread, for the sums alone."""
+    return config.BM * config.BN // (config.warps * 32)
+
+
+def _is_possible(config: Config) -> bool:
+    """Whether the warp-specialised kernel has room for these parameters."""
+    if config.pieces == 2 and (config.swap or config.warps * 16 > config.BM):
+        return False  # a half of a tile must lie within each warp
+    long = config.BN if config.swap else config.BM
+    if long < 64 or (config.swap and long < 16 * config.warps):
         return False
-    if config.fitted().stages < 2 or (config.turns == 2 and config.warps == 8):
-        return False
-    return long >= 16 * config.warps and 8 <= registers <= 128
+    room = config.fitted()
+    used = room.turns * room.BM * room.BN // room.pieces * 2
+    used += room.stages * room.G * (room.BM + room.BN) * room.BK * 2
+    return used <= SHARED - RESERVED and 8 <= _registers(config) <= 128
 
 
 @contextmanager

@@ -137,8 +137,12 @@ def _consume(
     ROWS: gl.constexpr = BN if SWAP else BM
     COLS: gl.constexpr = BM if SWAP else BN
     PARTS: gl.constexpr = C // BK
+    DOWN: gl.constexpr = min(WARPS, ROWS // 16)  # warps over rows; the rest over columns
+    ACROSS: gl.constexpr = WARPS // DOWN
     layout: gl.constexpr = gl.NVMMADistributedLayout(
-        version=[3, 0], warps_per_cta=[WARPS, 1], instr_shape=[16, COLS, 16]
+        version=[3, 0],
+        warps_per_cta=[DOWN, ACROSS],
+        instr_shape=[16, min(256, COLS // ACROSS), 16],
     )
     first = gl.load(program_ptr + gl.program_id(0))
     last = gl.load(program_ptr + gl.program_id(0) + 1)

@@ -62,7 +62,8 @@ class State:
         high = self.block[0] // config.BM
         begin, end = (x.repeat(high)[:rows] for x in (self.blocks.begin, self.blocks.end))
         programs = min(processors_of(self.device), rows * columns)
-        ptr, items = schedule(begin, end, columns, max(1, programs), config.G)
+        parts = self.block[1] // config.BK
+        ptr, items = schedule(begin, end, columns, max(1, programs), config.G, parts)
         place = self.device.place
         return lib.from_numpy(ptr, place), lib.from_numpy(items, place), programs
 

@@ -1,0 +1,167 @@
+"""BSR and Blocked-ELL times dense on Hopper, where small blocks share what they read of X."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, final
+
+from sparseformats._arrays import Array
+from sparseformats.dispatch.query import Query
+from sparseformats.formats import SparseMatrix
+from sparseformats_kernels.triton import configs, spmm_blocks
+from sparseformats_kernels.triton.calls import activation_of, called_with, capability_of, has_bias
+from sparseformats_kernels.triton.launch import Launch, Specimen, compiled
+from sparseformats_kernels.triton.schedule import schedule
+from sparseformats_kernels.triton.shared_variants import fitted, sharing_of, specimen_of_shared
+from sparseformats_kernels.triton.sizes import processors_of
+from sparseformats_kernels.triton.unions import Sharing, Unions, room, unions
+
+__all__ = ["TritonShared"]
+
+_TYPES = {"float16": "fp16", "bfloat16": "bf16"}
+
+
+class Lists(NamedTuple):
+    """What the kernel reads beside values, on the device."""
+
+    program_ptr: Array
+    items: Array
+    columns: Array
+    present: Array
+    starts: Array
+    places: Array
+    programs: int
+
+
+class State(spmm_blocks.State):
+    """A matrix's blocks, and the unions and lists of tiles made of them so far."""
+
+    __slots__ = ("dealt", "host", "merged", "rooms")
+
+    def __init__(self, A: SparseMatrix, query: Query) -> None:
+        super().__init__(A, query)
+        self.rooms: dict[Sharing, int] = {}
+        self.merged: dict[tuple[Sharing, int], tuple[Unions, tuple[Array, ...]]] = {}
+        self.dealt: dict[tuple[Sharing, int, int], Lists] = {}
+        self.host: tuple[Any, Any] | None = None
+
+    def variant(self, config: configs.Config) -> tuple[configs.Config, int]:
+        """Launch parameters that fit, and the places for blocks in a stage."""
+        sharing = sharing_of(config, self.block)
+        with self.lock:
+            slots = self.rooms.get(sharing)
+            if slots is None:
+                columns, _ = self._on_host()
+                slots = room(columns, self.blocks.begin, self.blocks.end, sharing)
+                self.rooms[sharing] = slots
+        return fitted(config, self.block, slots)
+
+    def shares(self, config: configs.Config, slots: int, columns: int) -> Lists:
+        """The unions, and programs' shares of `columns` columns of tiles."""
+        sharing = sharing_of(config, self.block)
+        key = (sharing, slots, columns)
+        with self.lock:
+            found = self.dealt.get(key)
+            if found is None:
+                found = self.dealt[key] = self._share(sharing, slots, columns)
+        return found
+
+    def _share(self, sharing: Sharing, slots: int, columns: int) -> Lists:
+        lib, place = self.device.lib, self.device.place
+        if (sharing, slots) not in self.merged:
+            made = unions(
+                *(*self._on_host(), self.blocks.begin, self.blocks.end),
+                *(sharing, slots, self.block[1]),
+            )
+            self.merged[sharing, slots] = made, tuple(lib.from_numpy(x, place) for x in made[:4])
+        made, arrays = self.merged[sharing, slots]
+        programs = min(processors_of(self.device), made.begin.size * columns)
+        ptr, items = schedule(made.begin, made.end, columns, max(1, programs))
+        dealt = lib.from_numpy(ptr, place), lib.from_numpy(items, place)
+        return Lists(*dealt, *arrays, programs)
+
+    def _on_host(self) -> tuple[Any, Any]:
+        if self.host is None:
+            lib, (columns, places, _, _) = self.device.lib, self.blocks
+            self.host = (
+                lib.to_numpy(columns),
+                None if places is None else lib.to_numpy(places),
+            )
+        return self.host
+
+
+@final
+class TritonShared:
+    """The kernel for half types and blocks of 16 or 32 rows, and of 16, 32 or 64 columns."""
+
+    @staticmethod
+    def layout(query: Query) -> int:
+        """One state serves all sizes."""
+        return 0
+
+    @staticmethod
+    def pack(A: SparseMatrix, query: Query) -> State:
+        """Name the blocks; their values stay where they are."""
+        return State(A, query)
+
+    @staticmethod
+    def run(
+        state: State,
+        x: Array,
+        out: Array | None,
+        alpha: Any,
+        beta: Any,
+        *,
+        bias: Array | None = None,
+        activation: str | None = None,
+    ) -> Array:
+        """Multiply a single time, as `bind` would again and again."""
+        lib = state.device.lib
+        query = called_with(state.query, lib, x, out, (alpha, beta), bias, activation)
+        return TritonShared.bind(state, query)(x, out, alpha, beta, bias)
+
+    @staticmethod
+    def bind(state: State, query: Query) -> Callable[..., Array]:
+        """Compile for calls of these facts, and lay out their parameters."""
+        return Call(state, query)
+
+    bind_epilogue = bind
+
+
+class Call(spmm_blocks.Call):
+    """The kernel ready for operands of one set of facts, or for the pieces of a batch."""
+
+    state: State
+
+    def launch(self, n: int) -> Launch:
+        """The kernel for n columns, compiled, and its parameters but those of a call."""
+        state, device = self.state, self.state.device
+        with self.lock, device.here():
+            config = configs.choose("triton-shared", self.query, processors_of(device))
+            config, slots = state.variant(config)
+            lists = state.shares(config, slots, -(-n // config.BN))
+            made = specimen(self, config, slots)
+            code = compiled(made, capability_of(self.query), device.index)
+            launch = Launch(code, lists.programs, device.index, lists[:-1])
+            names = ("program_ptr", "items", "columns", "present", "starts", "places")
+            pointers = dict(zip(names, map(device.lib.address, lists[:-1]), strict=True))
+            launch.set(M=state.shape[0], N=n, alpha=1.0, beta=0.0, bias=0, out=0, **pointers)
+            rows, columns = (int(s) for s in state.values.shape)
+            point = launch.mapped("values", state.dtype, (rows, columns), columns)
+            point(device.lib.address(state.values))
+        return launch
+
+
+def specimen(call: Call, config: configs.Config, slots: int) -> Specimen:
+    """The kernel of a call, compiled for exactly its facts."""
+    state, query = call.state, call.query
+    return specimen_of_shared(
+        *(config, slots, state.block, _TYPES[state.dtype]),
+        transposed=query.transposed,
+        x_rows=call.x_rows,
+        y_rows=call.y_rows,
+        alpha=not query.alpha_one,
+        beta=not query.beta_zero,
+        bias=has_bias(query),
+        activation=activation_of(query),
+    )
