@@ -35,6 +35,9 @@ class Row(NamedTuple):
         What the kernel says about itself.
     rough : bool
         The measured time is that of other sizes nearby.
+    note : str
+        What a kernel that can serve would do for this call, such as where its launch parameters
+        come from.
     """
 
     kernel: str
@@ -44,6 +47,7 @@ class Row(NamedTuple):
     reasons: tuple[Reason, ...] = ()
     doc: str = ""
     rough: bool = False
+    note: str = ""
 
     @property
     def time(self) -> str:
@@ -63,6 +67,7 @@ class Row(NamedTuple):
             "rough": self.rough,
             "reasons": [reason.to_dict() for reason in self.reasons],
             "doc": self.doc,
+            "note": self.note,
         }
 
 
@@ -137,8 +142,13 @@ class Explanation:
         if not self.rows:
             return head
         columns = ("kernel", "status", "time (us)", "reasons")
-        rows = [(row.kernel, row.status, row.time, reason_lines(row.reasons)) for row in self.rows]
+        rows = [(row.kernel, row.status, row.time, _remarks(row)) for row in self.rows]
         return f"{head}\n\n{table(columns, rows)}"
+
+
+def _remarks(row: Row) -> list[str]:
+    """All reasons, or what the kernel would do."""
+    return reason_lines(row.reasons) or ([row.note] if row.note else [])
 
 
 def table(columns: Sequence[str], rows: Iterable[tuple[str, str, str, list[str]]]) -> str:

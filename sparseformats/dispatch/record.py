@@ -79,6 +79,9 @@ class KernelRecord:
         It gives the same bits on every run.
     doc : str
         One line for the table of kernels.
+    note : callable or None
+        ``Query -> str``, what it would do for a call beyond `doc`: an algorithm, or where launch
+        parameters come from. Explanations show it.
     """
 
     name: str
@@ -93,6 +96,7 @@ class KernelRecord:
     tolerance: Tolerance = Tolerance()
     deterministic: bool = True
     doc: str = ""
+    note: Callable[[Query], str] | None = None
 
     def __post_init__(self) -> None:
         module, colon, attribute = self.target.partition(":")
@@ -155,6 +159,13 @@ class KernelRecord:
             needs = "needs no epilogue (its record names none)"
             found.append(Reason("epilogue", f"{needs}, has {query.epilogue}"))
         return found
+
+    def noted(self, query: Query) -> str:
+        """What `note` says of this call; nothing without one. Never raises."""
+        try:
+            return "" if self.note is None else str(self.note(query))
+        except Exception as error:  # noqa: BLE001 - a note must not stop an explanation
+            return f"its note raised {exception_text(error)}"
 
     def estimate(self, query: Query) -> float | Reason:
         """Estimate microseconds, or say why there is none. Never raises."""

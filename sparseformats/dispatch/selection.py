@@ -181,7 +181,8 @@ def _judge(
     if reasons or isinstance(cost, Reason):
         return Row(record.name, REFUSED, reasons=tuple(reasons), doc=record.doc)
     known = measured is not None
-    return Row(record.name, ELIGIBLE, cost, known, doc=record.doc, rough=known and rough)
+    row = Row(record.name, ELIGIBLE, cost, known, doc=record.doc, rough=known and rough)
+    return row._replace(note=record.noted(query))
 
 
 def _with_gain(

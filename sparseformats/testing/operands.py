@@ -13,8 +13,11 @@ from sparseformats.testing._values import Draw, Host, value_arrays
 
 __all__ = ["LAYOUTS", "backed", "dense_operands", "laid_out"]
 
-LAYOUTS = ("C", "F", "rows", "columns", "offset", "reversed", "broadcast")
+LAYOUTS = ("C", "F", "rows", "columns", "offset", "guarded", "reversed", "broadcast")
 """Memory layouts that `laid_out` makes: each the same values, read by other strides."""
+
+GUARD = 64
+"""Elements of garbage before and behind a ``"guarded"`` operand; they keep its alignment."""
 
 
 def dense_operands(
@@ -116,6 +119,10 @@ def _arranged(X: Host, layout: str, guard: Any) -> tuple[Host, Callable[[Any], A
     if layout == "offset":
         first = _garbage((*X.shape[:-1], 1), X.dtype, guard)
         return np.concatenate([first, X], axis=-1), lambda base: base[..., 1:]
+    if layout == "guarded":  # contiguous, in the middle of a larger array
+        beside = _garbage((GUARD,), X.dtype, guard)
+        memory = np.concatenate([beside, X.reshape(-1), beside])
+        return memory, lambda base: _arrays.of(base).xp.reshape(base[GUARD:-GUARD], X.shape)
     if layout == "reversed":
         return X[..., ::-1], lambda base: base[..., ::-1]
     if layout == "broadcast":

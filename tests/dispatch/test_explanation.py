@@ -57,7 +57,7 @@ def test_dict_is_json_able_and_says_the_same():
     assert facts["query"]["k"] == 50
     assert facts["kernels"][0] == {
         "kernel": "cheap", "status": "chosen", "microseconds": 12.34, "measured": False,
-        "rough": False, "reasons": [], "doc": "does it",
+        "rough": False, "reasons": [], "doc": "does it", "note": "",
     }  # fmt: skip
     assert facts["kernels"][2]["reasons"][0] == {
         "code": "divisibility", "message": "needs K % 16 == 0, has K = 50",

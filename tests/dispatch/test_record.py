@@ -113,3 +113,14 @@ def test_reason_text():
     assert str(reason) == "needs N >= 16, has N = 3 [size]"
     assert reason.to_dict()["hint"] == "batch more"
     assert hash(reason) == hash(Reason(*reason))
+
+
+def test_a_note_says_more_about_a_call():
+    def failing(query):
+        raise ValueError("no idea")
+
+    plain = record(doc="multiplies")
+    assert plain.noted(Q) == ""
+    noted = replace(plain, note=lambda query: f"for {query.n} columns")
+    assert noted.noted(replace(Q, n=7)) == "for 7 columns"
+    assert "no idea" in replace(plain, note=failing).noted(Q)

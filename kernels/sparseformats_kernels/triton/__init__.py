@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from sparseformats.dispatch.record import KernelRecord, Query, Requirement, Tolerance, checks
-from sparseformats_kernels.triton import costs
+from sparseformats_kernels.triton import configs, costs
 
 __all__ = ["RECORDS"]
 
@@ -73,6 +75,7 @@ RECORDS = (
         ),
         cost=costs.blocks,
         doc="stored blocks alone, by the copy engine and warpgroup instructions; one warp loads",
+        note=partial(configs.source, "triton-blocks"),
     ),
     KernelRecord(
         "triton-tiles",
@@ -90,5 +93,6 @@ RECORDS = (
         cost=costs.tiles,
         tolerance=Tolerance(multiplies_in=None),
         doc="blocks of any size packed into tiles; gathers the operand's rows, of any strides",
+        note=partial(configs.source, "triton-tiles"),
     ),
 )

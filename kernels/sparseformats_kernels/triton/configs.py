@@ -17,7 +17,8 @@ from typing import Any
 
 from sparseformats.dispatch.query import Query
 
-__all__ = ["Config", "candidates", "choose", "facts_of", "gathered", "specialised", "with_config"]
+__all__ = ["Config", "candidates", "choose", "facts_of", "gathered", "source"]
+__all__ += ["specialised", "with_config"]
 
 SHARED = 227 * 1024  # bytes of shared memory of a multiprocessor of sm_90 that one program may have
 RESERVED = 1024  # bytes for barriers and alignment
@@ -153,6 +154,12 @@ def choose(kernel: str, query: Query, processors: int) -> Config:
         return forced
     measured = _nearest(kernel, query)
     return RULES[kernel](query, processors) if measured is None else measured
+
+
+def source(kernel: str, query: Query) -> str:
+    """Where a call's launch parameters come from, for people."""
+    found = _FORCED.get(kernel) or _nearest(kernel, query)
+    return f"launch parameters: {'rule' if found is None else found.source}"
 
 
 def _nearest(kernel: str, query: Query) -> Config | None:

@@ -9,17 +9,62 @@ programs end together. Rows so long that they would outlast the rest start befor
 from __future__ import annotations
 
 import heapq
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["FIXED", "schedule"]
+__all__ = ["FIXED", "Parts", "in_parts", "schedule"]
 
 Host = np.ndarray[Any, np.dtype[Any]]
 
 FIXED = 2  # steps that starting and writing a tile take the time of
 LAST = 3  # tiles of each program that go out by length
+CUT = 0.5  # of all that a program has to do, which a row must be longer than to be cut
+SHORTEST = 16  # blocks that a row must be longer than to be cut
 EARLY = 3.0  # rows of more than so many times the mean start first
+
+
+class Parts(NamedTuple):
+    """Rows of tiles, of which long ones are summed in parts.
+
+    Attributes
+    ----------
+    row : (parts,) int64
+        Tile row of each part.
+    begin, end : (parts,) int64
+        Its blocks.
+    number : (parts,) int64
+        From 1 on among the parts of rows that have several; 0 for a row that is whole.
+    split : (rows in parts, 3) int64
+        Tile row, number of its first part counted from 0, and how many it has.
+    """
+
+    row: Host
+    begin: Host
+    end: Host
+    number: Host
+    split: Host
+
+
+def in_parts(begin: Host, end: Host, columns: int, programs: int) -> Parts:
+    """Cut the rows that would keep one program busy when all others have ended.
+
+    Parts of a row are added in a fixed order afterwards, which costs time and memory, so a row is
+    cut only if it is longer than twice the mean and than all that a program has to do.
+    """
+    length = end - begin
+    share = int(length.sum()) * columns / programs if programs else 0
+    limit = max(2 * length.mean() if length.size else 0, CUT * share, SHORTEST)
+    count = np.where(length > limit, -(-length // max(1, int(limit))), 1)
+    row = np.repeat(np.arange(length.size), count)
+    rank = np.arange(row.size) - np.repeat(np.cumsum(count) - count, count)
+    first = begin[row] + length[row] * rank // count[row]
+    last = begin[row] + length[row] * (rank + 1) // count[row]
+    several = count[row] > 1
+    number = np.where(several, np.cumsum(several), 0)
+    long = np.flatnonzero(count > 1)
+    split = np.stack([long, np.cumsum(count[long]) - count[long], count[long]], axis=1)
+    return Parts(row, first, last, number, split)
 
 
 def schedule(

@@ -18,7 +18,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from sparseformats_kernels.triton.writing import write
+from sparseformats_kernels.triton.writing import keep, write
 
 __all__ = ["multiply"]
 
@@ -49,6 +49,7 @@ def _load(
     TRANSPOSED: gl.constexpr,
     INDIRECT: gl.constexpr,
     X_ROWS: gl.constexpr,
+    ITEM: gl.constexpr,
 ):
     """Bring the tiles of every step into shared memory, as far ahead as there is room."""
     SUB: gl.constexpr = R // BM  # tiles of a block row
@@ -58,10 +59,10 @@ def _load(
     last = gl.load(program_ptr + gl.program_id(0) + 1)
     step = 0
     for item in range(first, last):
-        tile_row = gl.load(items + item * 4)
-        n = gl.load(items + item * 4 + 1) * BN
-        begin = gl.load(items + item * 4 + 2)
-        end = gl.load(items + item * 4 + 3)
+        tile_row = gl.load(items + item * ITEM)
+        n = gl.load(items + item * ITEM + 1) * BN
+        begin = gl.load(items + item * ITEM + 2)
+        end = gl.load(items + item * ITEM + 3)
         inner = (tile_row % SUB) * BM
         column = gl.load(columns + begin)  # both arrays are padded by G entries
         for block in range(begin, end, G):
@@ -112,6 +113,7 @@ def _consume(
     a_buffers,
     x_buffers,
     y_buffer,
+    partial,
     full,
     empty,
     turns,
@@ -132,6 +134,7 @@ def _consume(
     BIAS: gl.constexpr,
     ACTIVATION: gl.constexpr,
     PIECES: gl.constexpr,
+    ITEM: gl.constexpr,
 ):
     """Multiply and write every tile whose turn it is."""
     ROWS: gl.constexpr = BN if SWAP else BM
@@ -148,12 +151,12 @@ def _consume(
     last = gl.load(program_ptr + gl.program_id(0) + 1)
     step = 0
     for item in range(first, last):
-        begin = gl.load(items + item * 4 + 2)
-        end = gl.load(items + item * 4 + 3)
+        begin = gl.load(items + item * ITEM + 2)
+        end = gl.load(items + item * ITEM + 3)
         steps = (end - begin + G - 1) // G * PARTS
         if (item - first) % TURNS == turn:
-            tile_row = gl.load(items + item * 4)
-            n = gl.load(items + item * 4 + 1) * BN
+            tile_row = gl.load(items + item * ITEM)
+            n = gl.load(items + item * ITEM + 1) * BN
             if TURNS > 1:
                 # Barriers of stages tell only odd from even rounds: nobody may run a round ahead.
                 mine = (item - first) // TURNS
@@ -183,10 +186,16 @@ def _consume(
                 mbarrier.arrive(turns.index((turn + 1) % TURNS))
             y = warpgroup_mma_wait(num_outstanding=0, deps=(acc,))
             mbarrier.arrive(empty.index((step + STAGES - 1) % STAGES), pred=steps > 0)
-            write(
-                *(y, result, bias, out, out_row, out_column, alpha, beta, tile_row, n, M, N),
-                *(y_buffer, BM, BN, SWAP, Y_ROWS, ALPHA, BETA, BIAS, ACTIVATION, PIECES),
-            )
+            part = 0
+            if ITEM > 4:
+                part = gl.load(items + item * ITEM + 4)
+            if ITEM > 4 and part > 0:
+                keep(y, partial, part - 1, BM, BN, SWAP)
+            else:
+                write(
+                    *(y, result, bias, out, out_row, out_column, alpha, beta, tile_row, n, M, N),
+                    *(y_buffer, BM, BN, SWAP, Y_ROWS, ALPHA, BETA, BIAS, ACTIVATION, PIECES),
+                )
         else:
             step += steps
     tma.store_wait(0)
@@ -210,6 +219,7 @@ def multiply(
     items,
     columns,
     places,
+    partial,
     R: gl.constexpr,
     C: gl.constexpr,
     BM: gl.constexpr,
@@ -228,6 +238,7 @@ def multiply(
     BETA: gl.constexpr,
     BIAS: gl.constexpr,
     ACTIVATION: gl.constexpr,
+    SPLIT: gl.constexpr,
     LOADER_REGISTERS: gl.constexpr,
     TURN_REGISTERS: gl.constexpr,
     num_warps: gl.constexpr,
@@ -239,8 +250,10 @@ def multiply(
     BM x BN tiles of the result: the blocks of ``columns[begin:end]`` make it. Program p makes the
     tiles from ``program_ptr[p]`` on. SWAP computes the transpose of each tile, which puts the
     columns of `dense` on the long side of the tensor core where blocks have few rows. X_ROWS and
-    Y_ROWS say that rows, not columns, of `dense` and `result` are contiguous.
+    Y_ROWS say that rows, not columns, of `dense` and `result` are contiguous. With SPLIT an item
+    has a fifth number p: if it is not 0, tile p - 1 of `partial` takes the bare sums.
     """
+    ITEM: gl.constexpr = 5 if SPLIT else 4
     a_type: gl.constexpr = values.dtype
     a_buffers = gl.allocate_shared_memory(a_type, [STAGES * G] + values.block_shape, values.layout)
     x_buffers = gl.allocate_shared_memory(a_type, [STAGES * G] + dense.block_shape, dense.layout)
@@ -260,14 +273,14 @@ def multiply(
             [
                 (_consume, (
                     0, result, bias, out, out_row, out_column, alpha, beta, M, N, program_ptr,
-                    items, a_buffers, x_buffers, y_buffers.index(0), full, empty, turns, C, BM, BN,
-                    BK, G, STAGES, TURNS, num_warps, TRANSPOSED, SWAP, X_ROWS, Y_ROWS, ALPHA, BETA,
-                    BIAS, ACTIVATION, PIECES,
+                    items, a_buffers, x_buffers, y_buffers.index(0), partial, full, empty, turns,
+                    C, BM, BN, BK, G, STAGES, TURNS, num_warps, TRANSPOSED, SWAP, X_ROWS, Y_ROWS,
+                    ALPHA, BETA, BIAS, ACTIVATION, PIECES, ITEM,
                 )),
                 (_load, (
                     values, dense, program_ptr, items, columns, places, value_rows, a_buffers,
                     x_buffers, full, empty, R, C, BM, BN, BK, G, STAGES, TRANSPOSED, INDIRECT,
-                    X_ROWS,
+                    X_ROWS, ITEM,
                 )),
             ],
             [1],
@@ -278,20 +291,20 @@ def multiply(
             [
                 (_consume, (
                     0, result, bias, out, out_row, out_column, alpha, beta, M, N, program_ptr,
-                    items, a_buffers, x_buffers, y_buffers.index(0), full, empty, turns, C, BM, BN,
-                    BK, G, STAGES, TURNS, num_warps, TRANSPOSED, SWAP, X_ROWS, Y_ROWS, ALPHA, BETA,
-                    BIAS, ACTIVATION, PIECES,
+                    items, a_buffers, x_buffers, y_buffers.index(0), partial, full, empty, turns,
+                    C, BM, BN, BK, G, STAGES, TURNS, num_warps, TRANSPOSED, SWAP, X_ROWS, Y_ROWS,
+                    ALPHA, BETA, BIAS, ACTIVATION, PIECES, ITEM,
                 )),
                 (_consume, (
                     1, result, bias, out, out_row, out_column, alpha, beta, M, N, program_ptr,
-                    items, a_buffers, x_buffers, y_buffers.index(1), full, empty, turns, C, BM, BN,
-                    BK, G, STAGES, TURNS, num_warps, TRANSPOSED, SWAP, X_ROWS, Y_ROWS, ALPHA, BETA,
-                    BIAS, ACTIVATION, PIECES,
+                    items, a_buffers, x_buffers, y_buffers.index(1), partial, full, empty, turns,
+                    C, BM, BN, BK, G, STAGES, TURNS, num_warps, TRANSPOSED, SWAP, X_ROWS, Y_ROWS,
+                    ALPHA, BETA, BIAS, ACTIVATION, PIECES, ITEM,
                 )),
                 (_load, (
                     values, dense, program_ptr, items, columns, places, value_rows, a_buffers,
                     x_buffers, full, empty, R, C, BM, BN, BK, G, STAGES, TRANSPOSED, INDIRECT,
-                    X_ROWS,
+                    X_ROWS, ITEM,
                 )),
             ],
             [num_warps, 1],

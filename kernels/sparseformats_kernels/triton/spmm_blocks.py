@@ -10,62 +10,18 @@ from sparseformats._arrays import Array, ArrayLibrary
 from sparseformats._dtypes import itemsize
 from sparseformats.dispatch.query import Query
 from sparseformats.formats import SparseMatrix
-from sparseformats_kernels.cuda.devices import Device, device_of
+from sparseformats_kernels.cuda.devices import Device
 from sparseformats_kernels.triton import configs
+from sparseformats_kernels.triton.block_state import ALIGNED, State
 from sparseformats_kernels.triton.calls import activation_of, called_with, capability_of, has_bias
 from sparseformats_kernels.triton.launch import Launch, Specimen, compiled
-from sparseformats_kernels.triton.packing import Blocks, blocks_of
-from sparseformats_kernels.triton.schedule import schedule
 from sparseformats_kernels.triton.sizes import processors_of
+from sparseformats_kernels.triton.sums import Sums
 from sparseformats_kernels.triton.variants import specimen_of
 
 __all__ = ["TritonBlocks"]
 
 _TYPES = {"float16": "fp16", "bfloat16": "bf16"}
-_ALIGNED = 16  # bytes: addresses and row steps that the copy engine takes
-
-
-class State:
-    """A matrix's blocks, and the lists of tiles made of them so far."""
-
-    __slots__ = (
-        *("block", "blocks", "device", "dtype", "lists", "lock", "query", "shape", "values"),
-    )
-
-    def __init__(self, A: SparseMatrix, query: Query) -> None:
-        lib = A.lib
-        self.device: Device = device_of(A.data, lib)
-        self.blocks: Blocks = blocks_of(A, query.transposed)
-        size = tuple(int(s) for s in A.data.shape[-2:])
-        values = lib.reshape(A.data, (-1, size[1]))
-        if not values.shape[0]:
-            values = lib.zeros((size[0], size[1]), A.dtype_name, A.device)  # something to name
-        self.values = _aligned_copy(lib, values)
-        self.block = (size[1], size[0]) if query.transposed else (size[0], size[1])
-        self.shape = (query.m, query.k)
-        self.dtype = lib.dtype_name(A.data)
-        self.query = query
-        self.lists: dict[tuple[int, ...], tuple[Array, Array, int]] = {}
-        self.lock = Lock()
-
-    def tiles(self, config: configs.Config, columns: int) -> tuple[Array, Array, int]:
-        """Programs' shares of the tiles, the tiles, and how many programs there are."""
-        key = (config.BM, config.G, columns)
-        with self.lock:
-            found = self.lists.get(key)
-            if found is None:
-                found = self.lists[key] = self._deal(config, columns)
-        return found
-
-    def _deal(self, config: configs.Config, columns: int) -> tuple[Array, Array, int]:
-        lib, rows = self.device.lib, -(-self.shape[0] // config.BM)
-        high = self.block[0] // config.BM
-        begin, end = (x.repeat(high)[:rows] for x in (self.blocks.begin, self.blocks.end))
-        programs = min(processors_of(self.device), rows * columns)
-        parts = self.block[1] // config.BK
-        ptr, items = schedule(begin, end, columns, max(1, programs), config.G, parts)
-        place = self.device.place
-        return lib.from_numpy(ptr, place), lib.from_numpy(items, place), programs
 
 
 @final
@@ -121,18 +77,23 @@ class Call:
         if query.n and state.shape[0]:
             self.launch(query.n)
 
-    def launch(self, n: int) -> Launch:
-        """The kernel for n columns, compiled, and its parameters but those of a call."""
+    def launch(self, n: int) -> tuple[Launch, Sums | None]:
+        """The kernel for n columns, compiled, with its parameters but those of a call.
+
+        And what adds the parts of rows that were cut, if there are any.
+        """
         state, query = self.state, self.query
         device, address, blocks = state.device, state.device.lib.address, state.blocks
         with self.lock, device.here():
             config = configs.choose("triton-blocks", query, processors_of(device))
-            program_ptr, items, programs = state.tiles(config, -(-n // config.BN))
-            code = compiled(specimen(self, config), capability_of(query), device.index)
-            launch = Launch(code, programs, device.index, (program_ptr, items))
+            lists = state.tiles(config, -(-n // config.BN))
+            made = specimen(self, config, lists.split is not None)
+            code = compiled(made, capability_of(query), device.index)
+            launch = Launch(code, lists.programs, device.index, lists)
             launch.set(
-                program_ptr=address(program_ptr),
-                items=address(items),
+                program_ptr=address(lists.program_ptr),
+                items=address(lists.items),
+                partial=0,
                 columns=address(blocks.columns),
                 places=address(blocks.columns if blocks.places is None else blocks.places),
                 M=state.shape[0],
@@ -145,7 +106,8 @@ class Call:
             )
             rows, columns = (int(s) for s in state.values.shape)
             launch.mapped("values", state.dtype, (rows, columns), columns)(address(state.values))
-        return launch
+            sums = None if lists.split is None else Sums(query, state, config, lists, n)
+        return launch, sums
 
     def __call__(
         self, x: Array, out: Array | None, alpha: Any, beta: Any, bias: Array | None = None
@@ -158,14 +120,14 @@ class Call:
             if not self.state.shape[0] or not n:
                 shape = (self.state.shape[0], n)
                 return self.state.device.empty(shape, self.state.dtype) if out is None else out
-            ready = self.ready.setdefault(key, _Ready(self, self.launch(n), x, out))
+            ready = self.ready.setdefault(key, _Ready(self, *self.launch(n), x, out))
         return ready(x, out, alpha, beta, bias)
 
     def _key(self, x: Array, out: Array | None) -> tuple[Any, ...]:
         """What tells the pieces of a batch apart."""
         lib = self.state.device.lib
         return tuple(
-            (tuple(a.shape), lib.strides(a), lib.address(a) % _ALIGNED)
+            (tuple(a.shape), lib.strides(a), lib.address(a) % ALIGNED)
             for a in (x, out)
             if a is not None
         )
@@ -174,8 +136,11 @@ class Call:
 class _Ready:
     """A launch for operands of the shapes, strides and alignments of an example."""
 
-    def __init__(self, call: Call, launch: Launch, x: Array, out: Array | None) -> None:
+    def __init__(
+        self, call: Call, launch: Launch, sums: Sums | None, x: Array, out: Array | None
+    ) -> None:
         state = call.state
+        self.sums = sums
         self.device, lib, dtype = state.device, state.device.lib, state.dtype
         self.launch, self.lock = launch, launch.lock
         (m, k), n = state.shape, int(x.shape[1])
@@ -202,12 +167,18 @@ class _Ready:
         self.nothing = None if k else state.values
         self.scalars = not (call.query.alpha_one and call.query.beta_zero)
         if not call.query.beta_zero:
-            row, column = (y_step, 1) if self.y_rows else (1, y_step)
-            launch.set(out_row=row, out_column=column)
+            launch.set(**self.steps(y_step))
             self.out = launch.slot("out")
+        if sums is not None:
+            sums.launch.set(**self.steps(y_step))
         self.bias = launch.slot("bias")
         self.pointer = lib.pointer()
         self.at = [0, 0]
+
+    def steps(self, step: int) -> dict[str, int]:
+        """Elements from row to row and from column to column of the result."""
+        row, column = (step, 1) if self.y_rows else (1, step)
+        return {"out_row": row, "out_column": column}
 
     def __call__(
         self, x: Array, out: Array | None, alpha: Any, beta: Any, bias: Array | None
@@ -221,29 +192,44 @@ class _Ready:
             y = self._copied(1, out, self.y_rows, empty=beta == 0)
         if self.nothing is not None:
             x = self.nothing
-        x_at, y_at = self.pointer(x), self.pointer(y)
         with self.lock:
-            at = self.at
-            if x_at != at[0]:
-                self.point_x(x_at)
-                at[0] = x_at
-            if y_at != at[1]:
-                self.point_y(y_at)
-                at[1] = y_at
-            if self.scalars:
-                self.launch.set(alpha=float(alpha), beta=float(beta))
-                if beta != 0:
-                    self.out.value = y_at
-            if bias is not None:
-                self.bias.value = self.pointer(bias)
+            parts = self._set(self.pointer(x), self.pointer(y), alpha, beta, bias)
             if self.device.is_current():
-                self.launch(self.device.stream())
+                self._send()
             else:
                 with self.device.here():
-                    self.launch(self.device.stream())
+                    self._send()
+            del parts
         if y is not out:
             out[...] = y if self.y_rows else y.T
         return out
+
+    def _set(self, x: int, y: int, alpha: Any, beta: Any, bias: Array | None) -> Array | None:
+        """Set the parameters of this call; what is returned is needed until it is launched."""
+        if x != self.at[0]:
+            self.point_x(x)
+            self.at[0] = x
+        if y != self.at[1]:
+            self.point_y(y)
+            self.at[1] = y
+        if self.scalars:
+            self.launch.set(alpha=float(alpha), beta=float(beta))
+            if beta != 0:
+                self.out.value = y
+        if bias is not None:
+            self.bias.value = self.pointer(bias)
+        if self.sums is None:
+            return None
+        parts = self.sums.prepare(y, alpha, beta, bias)
+        self.launch.set(partial=self.pointer(parts))
+        return parts
+
+    def _send(self) -> None:
+        """Launch what there is on the current stream of the current device."""
+        stream = self.device.stream()
+        self.launch(stream)
+        if self.sums is not None:
+            self.sums.launch(stream)
 
     def _copied(self, which: int, x: Array, rows: bool, empty: bool = False) -> Array:
         """Memory that the copy engine can use, with the elements of `x` unless `empty`."""
@@ -256,11 +242,11 @@ class _Ready:
 
 def _lines(dtype: str, shape: tuple[int, int]) -> tuple[tuple[int, int], int]:
     """Shape of an array whose lines begin at multiples of 16 bytes, and their distance."""
-    per = _ALIGNED // itemsize(dtype)
+    per = ALIGNED // itemsize(dtype)
     return shape, max(1, -(-shape[1] // per)) * per
 
 
-def specimen(call: Call, config: configs.Config) -> Specimen:
+def specimen(call: Call, config: configs.Config, split: bool) -> Specimen:
     """The kernel of a call, compiled for exactly its facts."""
     state, query = call.state, call.query
     return specimen_of(
@@ -275,6 +261,7 @@ def specimen(call: Call, config: configs.Config) -> Specimen:
         beta=not query.beta_zero,
         bias=has_bias(query),
         activation=activation_of(query),
+        split=split,
     )
 
 
@@ -288,12 +275,7 @@ def _line_step(device: Device, lib: ArrayLibrary, x: Array) -> int:
     steps = device.steps(x)
     size = itemsize(lib.dtype_name(x))
     lines = int(x.shape[0])
-    step = steps[0] if lines > 1 else -(-int(x.shape[1]) * size // _ALIGNED) * _ALIGNED // size
+    step = steps[0] if lines > 1 else -(-int(x.shape[1]) * size // ALIGNED) * ALIGNED // size
     contiguous = steps[1] == 1 or int(x.shape[1]) == 1
-    aligned = step * size % _ALIGNED == 0 and lib.address(x) % _ALIGNED == 0
+    aligned = step * size % ALIGNED == 0 and lib.address(x) % ALIGNED == 0
     return int(step) if contiguous and aligned and step >= int(x.shape[1]) else 0
-
-
-def _aligned_copy(lib: ArrayLibrary, values: Array) -> Array:
-    """The values, copied where they do not begin at a multiple of 16 bytes."""
-    return values if lib.address(values) % _ALIGNED == 0 else lib.copy(values)

@@ -12,7 +12,7 @@ from sparseformats_kernels.triton.specialised import multiply
 
 __all__ = ["specimen_of"]
 
-_POINTERS = ("bias", "out", "program_ptr", "items", "columns", "places")
+_POINTERS = ("bias", "out", "program_ptr", "items", "columns", "places", "partial")
 _LOADER_REGISTERS, _TURN_REGISTERS = 24, 240
 
 
@@ -29,6 +29,7 @@ def specimen_of(
     beta: bool = False,
     bias: bool = False,
     activation: str | None = None,
+    split: bool = False,
 ) -> Specimen:
     """The kernel for one set of launch parameters and facts of a call.
 
@@ -46,6 +47,8 @@ def specimen_of(
     alpha, beta, bias : bool
         The epilogue has them.
     activation : str or None
+    split : bool
+        Some rows are summed in parts.
     """
     bm, bn, bk = config.BM, config.BN, config.BK
     written = (bm // config.pieces, bn) if config.swap else (bm, bn // config.pieces)
@@ -57,6 +60,7 @@ def specimen_of(
     types = {name: _map_type(dtype, box) for name, box in maps.items()}
     types |= dict.fromkeys(("bias", "out"), f"*{dtype}")
     types |= dict.fromkeys(("program_ptr", "items", "columns", "places"), "*i32")
+    types["partial"] = "*fp32"
     types |= {"out_row": "i64", "out_column": "i64", "alpha": "fp32", "beta": "fp32"}
     types |= {"M": "i32", "N": "i32", "value_rows": "i32"}
     constants: dict[str, Any] = {
@@ -78,6 +82,7 @@ def specimen_of(
         "BETA": beta,
         "BIAS": bias,
         "ACTIVATION": activation,
+        "SPLIT": split,
         "LOADER_REGISTERS": _LOADER_REGISTERS,
         "TURN_REGISTERS": _TURN_REGISTERS,
         "num_warps": config.warps,

@@ -8,7 +8,7 @@ from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared,
 
 from sparseformats_kernels.triton.activations import activate
 
-__all__ = ["write"]
+__all__ = ["keep", "write"]
 
 # These were renamed between the oldest and the newest release that we serve.
 copy_out = getattr(tma, "async_store", None) or tma.async_copy_shared_to_global
@@ -57,6 +57,19 @@ def write(
         _store(left, result, y_buffer, tile_row * BM, n, SWAP, Y_ROWS)
         tma.store_wait(0)
         _store(right, result, y_buffer, tile_row * BM, n + COLS // 2, SWAP, Y_ROWS)
+
+
+@gluon.jit
+def keep(acc, partial, part, BM: gl.constexpr, BN: gl.constexpr, SWAP: gl.constexpr):
+    """Put the sums of one part of a long row into a tile of their own, in float32."""
+    layout: gl.constexpr = acc.type.layout
+    down = gl.arange(0, acc.shape[0], gl.SliceLayout(1, layout))
+    right = gl.arange(0, acc.shape[1], gl.SliceLayout(0, layout))
+    if SWAP:
+        place = gl.expand_dims(down, 1) + gl.expand_dims(right, 0) * BN
+    else:
+        place = gl.expand_dims(down, 1) * BN + gl.expand_dims(right, 0)
+    gl.store(partial + part.to(gl.int64) * (BM * BN) + place, acc)
 
 
 @gluon.jit

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sparseformats_kernels.triton.schedule import FIXED, schedule
+from sparseformats_kernels.triton.schedule import FIXED, in_parts, schedule
 
 
 def rows_of(counts: list[int]) -> tuple[Any, Any]:
-    end = np.cumsum(np.asarray(counts, np.int64))
-    return end - counts, end
+    length = np.asarray(counts, np.int64)
+    end = np.cumsum(length)
+    return end - length, end
 
 
 def loads(program_ptr: Any, items: Any, step: int, parts: int) -> Any:
@@ -69,3 +70,33 @@ def test_rows_that_outlast_the_rest_start_first() -> None:
     program_ptr, items = schedule(*rows_of(counts), 16, 132)
     long = np.flatnonzero(items[:, 0] == 0)
     assert set(long) <= {int(start) for start in program_ptr[:-1]}
+
+
+@pytest.mark.parametrize(
+    ("counts", "columns", "programs", "cut"),
+    [
+        ([8] * 64, 32, 132, []),
+        ([512] + [8] * 255, 64, 132, []),  # its tiles take no longer than all others together
+        ([512] + [8] * 255, 1, 132, [0]),
+        ([10, 10, 500, 10, 400], 1, 132, [2, 4]),
+        ([15, 0, 0, 0], 1, 132, []),  # too short to be worth it
+        ([0, 0], 1, 2, []),
+        ([], 1, 1, []),
+    ],
+)
+def test_only_rows_that_outlast_a_program_are_cut(
+    counts: list[int], columns: int, programs: int, cut: list[int]
+) -> None:
+    begin, end = rows_of(counts)
+    parts = in_parts(begin, end, columns, programs)
+    assert parts.split[:, 0].tolist() == cut
+    for row, first, count in parts.split:
+        mine = np.flatnonzero(parts.row == row)
+        assert parts.number[mine].tolist() == list(range(first + 1, first + count + 1))
+    assert (parts.number[~np.isin(parts.row, cut)] == 0).all()
+    for row, (low, high) in enumerate(zip(begin, end, strict=True)):
+        mine = np.flatnonzero(parts.row == row)
+        edges = [*parts.begin[mine], parts.end[mine[-1]]]
+        assert (edges[0], edges[-1]) == (low, high)
+        assert all(a <= b for a, b in pairwise(edges))
+        assert (parts.begin[mine][1:] == parts.end[mine][:-1]).all()
