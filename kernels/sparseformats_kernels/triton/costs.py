@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from sparseformats._dtypes import itemsize
 from sparseformats.dispatch.query import Query
+from sparseformats_kernels.triton import configs
 
 __all__ = ["blocks", "tiles"]
 
 LAUNCH = 6.0  # us
-TILE = 1.2  # us that starting and writing a tile takes
+TILE = 0.3  # us of starting and writing a tile that nothing else hides
 PROCESSORS = 132
-L2 = 7.4e6  # bytes/us, blocks of 64 and more
-L2_GATHER = 5.0e6  # bytes/us, gathered rows
+L2 = 9.0e6  # bytes/us, tiles brought by the copy engine
+L2_GATHER = 3.1e6  # bytes/us, gathered rows
 TENSOR = 6.6e8  # multiplications and additions/us, half types
 TENSOR_TF32, SIMD = 1.5e8, 3.0e7  # float32
 
@@ -39,19 +40,17 @@ def _time(query: Query, high: int, wide: int, flops: float, l2: float) -> float:
     written = 2 * query.m * query.n * size / 4.0e6
     compute = 2 * elements * columns * wide / flops
     tiles = -(-query.m // high) * columns / PROCESSORS
-    return LAUNCH + max(moved / l2, compute) + tiles * TILE + written / 4
+    return LAUNCH + max(moved / l2, compute, written) + tiles * TILE
 
 
 def blocks(query: Query) -> float:
     """The warp-specialised kernel."""
-    r, c = query.blocksize or (64, 64)
-    r = c if query.transposed else r
-    wide = 64 if query.n <= 64 else 128 if query.n <= 128 else 256
+    config = configs.specialised(query, PROCESSORS)
     copies = 0.0
     size = itemsize(query.a_dtype or "float16")
-    if query.x_layout == "strided" or query.n * size % 16:
+    if query.x_aligned is False or query.out_aligned is False or query.n * size % 16:
         copies = 2 * (query.k + query.m) * query.n * size / 2.0e6
-    return _time(query, 128 if r % 128 == 0 else r, wide, TENSOR, L2) + copies
+    return _time(query, config.BM, config.BN, TENSOR, L2) + copies
 
 
 def tiles(query: Query) -> float:
@@ -62,4 +61,4 @@ def tiles(query: Query) -> float:
     half = query.a_dtype in ("float16", "bfloat16")
     wide = 32 if query.n <= 32 else 64 if query.n <= 64 or not half else 128
     flops = TENSOR if half else SIMD if query.precision is None else TENSOR_TF32
-    return _time(query, high, wide, flops / 2, L2_GATHER) + 4.0
+    return _time(query, high, wide, flops / 2.3, L2_GATHER) + 4.0
