@@ -1,8 +1,9 @@
 """O-plan and O-matmul: host time of a warm call beyond the launch itself.
 
-The launch itself is the driver's ``cuLaunchKernelEx`` with the very arguments that a warm call gives
-it, called again. Both are called in turn without waiting for the device, which is quicker than the
-host here. A process of its own puts a recorder into the driver before anything has been launched.
+The launch itself is the driver's ``cuLaunchKernelEx`` with the very arguments that a warm call
+gives it, called again. Both are called in turn without waiting for the device, which is quicker
+than the host here. A process of its own puts a recorder into the driver before anything has been
+launched.
 """
 
 from __future__ import annotations

@@ -51,12 +51,41 @@ def gpu(device: str) -> dict[str, str]:
     """Name, capability and driver side of the device."""
     import torch
 
+    if not device.startswith("cuda"):  # the tests themselves are being tried
+        return {"name": device}
     properties = torch.cuda.get_device_properties(device)
     return {
         "name": str(properties.name),
         "capability": f"{properties.major}.{properties.minor}",
         "cuda": str(torch.version.cuda),
     }
+
+
+def totals(tests: dict[str, dict[str, Any]]) -> dict[str, int]:
+    """How many tests there are of each outcome."""
+    return dict(Counter(row["outcome"] for row in tests.values()))
+
+
+def document(
+    tests: dict[str, dict[str, Any]], device: str, *, exit_status: int, examples: int
+) -> dict[str, Any]:
+    """Everything that a report says."""
+    return {
+        "commit": commit(),
+        "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        "device": gpu(device),
+        "versions": versions(),
+        "hypothesis_examples": examples,
+        "exit_status": exit_status,
+        "totals": totals(tests),
+        "tests": dict(sorted(tests.items())),
+    }
+
+
+def write(path: Path, found: dict[str, Any]) -> None:
+    """Write a report."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 class Report:
@@ -75,16 +104,5 @@ class Report:
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         from hypothesis import settings
 
-        totals = Counter(row["outcome"] for row in self.tests.values())
-        document = {
-            "commit": commit(),
-            "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-            "device": gpu(self.device),
-            "versions": versions(),
-            "hypothesis_examples": settings().max_examples,
-            "exit_status": int(exitstatus),
-            "totals": dict(totals),
-            "tests": dict(sorted(self.tests.items())),
-        }
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        facts = {"exit_status": int(exitstatus), "examples": settings().max_examples}
+        write(self.path, document(self.tests, self.device, **facts))

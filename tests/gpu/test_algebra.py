@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import sparseformats as sf
+from sparseformats import dispatch
 
 LIBRARIES = ("torch", "cupy")
 
@@ -84,15 +85,45 @@ def test_pruning(library: str, device: str) -> None:
     assert str(report) == str(sf.check_pattern(weight, "2:4"))
 
 
-def test_products_say_what_is_missing(device: str) -> None:
-    """No kernel runs on this device yet: every reason is told, and nothing moves to the host."""
-    import torch
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("format", ["coo", "csr", "csc", "bsr", "blocked_ell", "bsr.T", "2:4"])
+def test_products(format: str, library: str, device: str) -> None:
+    """Every format is multiplied on the device, from both sides, by a kernel that says why."""
+    family = format.removesuffix(".T")
+    host = host_matrix(family)
+    there = host.to_device(device, library=library)
+    host, there = (host.T, there.T) if format.endswith(".T") else (host, there)
+    x = np.random.default_rng(5).integers(-3, 4, (host.shape[1], 5)).astype(np.float32)
+    operand = there.lib.from_numpy(x, device)
+    explanation = sf.explain(there, operand)
+    assert explanation.chosen is not None, explanation
+    with sf.tracing() as trace:
+        y = there @ operand
+        left = operand.T @ there.T
+    assert set(trace.kernels) <= {record.name for record in dispatch.records("matmul")}
+    assert explanation.chosen == trace.kernels[0]
+    for found in (y, left.T):
+        assert (there.lib.name, there.lib.device(found)) == (library, device)
+        assert np.array_equal(there.lib.to_numpy(found), host.to_dense() @ x)
 
-    a = host_matrix().to_device(device, library="torch")
-    x = torch.ones(36, 2, device=device)
-    explanation = sf.explain(a, x)
-    if explanation.chosen is None:
-        with pytest.raises(sf.NoKernelError, match="needs device cpu, has cuda"):
-            a @ x
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_products_say_what_is_missing(library: str, device: str) -> None:
+    """Kernels of another place say which they need, and no product goes through the host."""
+    a = host_matrix().to_device(device, library=library)
+    x = a.lib.from_numpy(np.ones((36, 2), np.float32), device)
+    rows = {row.kernel: row for row in sf.explain(a, x).rows}
+    for name in ("scipy-csr", "reference"):
+        reasons = [str(reason) for reason in rows[name].reasons]
+        assert any("needs device cpu, has cuda" in reason for reason in reasons), reasons
+    with pytest.raises(sf.NoKernelError, match="needs device cpu, has cuda"):
+        sf.matmul(a, x, kernel="reference")
+    whole, ints = a.astype("int64"), a.lib.astype(x, "int64")
+    explanation = sf.explain(whole, ints)
+    if explanation.chosen is None:  # each kernel of the device has its own reason
+        assert all(row.reasons for row in explanation.rows)
+        with pytest.raises(sf.NoKernelError, match="needs"):
+            whole @ ints
     else:
-        assert (a @ x).device == x.device
+        found = a.lib.to_numpy(whole @ ints)
+        assert np.array_equal(found, host_matrix().to_dense() @ np.ones((36, 2)))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import cupy
@@ -17,19 +14,9 @@ from hypothesis import given, strategies as st
 import sparseformats as sf
 from sparseformats import reference
 from sparseformats.testing import matrices
+from tests.gpu.streams import forbidden_synchronisation
 
 FLOATS = ("float32", "float64", "complex64", "complex128")
-
-
-@contextmanager
-def forbidden_synchronisation() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch warns that the switch itself is a prototype
-        torch.cuda.set_sync_debug_mode("error")
-        try:
-            yield
-        finally:
-            torch.cuda.set_sync_debug_mode("default")
 
 
 def pointers(matrix: Any) -> dict[str, int]:

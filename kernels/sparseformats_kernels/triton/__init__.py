@@ -33,6 +33,12 @@ def _lines(query: Query) -> int:
     return max(query.m, query.k, stored * r)
 
 
+def _as_multiplied(query: Query) -> tuple[int, int]:
+    """Block of the matrix that is multiplied."""
+    r, c = query.blocksize or (0, 0)
+    return (c, r) if query.transposed else (r, c)
+
+
 _ADDRESSABLE = checks.Check(
     "size",
     f"rows of the stored blocks, and shape, of at most {_INT32:,}",
@@ -51,6 +57,12 @@ _HOPPER = checks.Check(
     "compute capability 9.0, whose warpgroup instructions it is written for",
     lambda query: query.capability is not None and query.capability[0] == 9,
     lambda query: f"{query.capability}",
+)
+_SHARED_BLOCKS = checks.Check(
+    "blocksize",
+    "blocks of 16 or 32 rows and 16, 32 or 64 columns, as they are multiplied",
+    lambda query: _as_multiplied(query)[0] in (16, 32) and _as_multiplied(query)[1] in _SIZES,
+    lambda query: f"{query.blocksize}",
 )
 _PACKED_FITS = checks.Check(
     "size",
@@ -76,6 +88,23 @@ RECORDS = (
         cost=costs.blocks,
         doc="stored blocks alone, by the copy engine and warpgroup instructions; one warp loads",
         note=partial(configs.source, "triton-blocks"),
+    ),
+    KernelRecord(
+        "triton-shared",
+        "matmul",
+        _BLOCKS,
+        f"{_HERE}.spmm_shared:TritonShared",
+        requires=(_TRITON, _TORCH),
+        checks=(
+            *_COMMON,
+            checks.dtype_in("float16", "bfloat16"),
+            _HOPPER,
+            _SHARED_BLOCKS,
+            _ADDRESSABLE,
+        ),
+        cost=costs.shared,
+        doc="small blocks; block rows share the rows of the operand that several of them meet",
+        note=partial(configs.source, "triton-shared"),
     ),
     KernelRecord(
         "triton-tiles",

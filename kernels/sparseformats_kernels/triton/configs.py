@@ -114,6 +114,16 @@ def _row_length(query: Query) -> float:
     return (query.nnzb or 0) * c / max(1, -(-query.m // r))
 
 
+def shared(query: Query, processors: int) -> Config:
+    """Parameters of the kernel whose block rows share what they read."""
+    r, c = _block(query)
+    bn = next((w for w in (64, 128) if query.n <= w), 256)
+    rows = min(8, 16384 // (r * bn))  # sums in 128 registers of each thread
+    while rows > 1 and -(-query.m // (3 * rows * r)) * -(-query.n // bn) < 2 * processors:
+        rows //= 2
+    return Config(3 * rows * r, bn, c, max(1, 32 // c), 16, turns=3, swap=True)
+
+
 def gathered(query: Query, processors: int) -> Config:
     """Parameters of the gathering kernel."""
     r, _ = _block(query)
@@ -127,7 +137,7 @@ def gathered(query: Query, processors: int) -> Config:
     return Config(bm, min(bn, 64), 16 if query.precision is None else 32, stages=3, warps=4)
 
 
-RULES = {"triton-blocks": specialised, "triton-tiles": gathered}
+RULES = {"triton-blocks": specialised, "triton-shared": shared, "triton-tiles": gathered}
 
 
 def facts_of(query: Query) -> dict[str, Any]:
@@ -190,7 +200,9 @@ def _rows() -> tuple[Mapping[str, Any], ...]:
 def candidates(kernel: str, query: Query, processors: int) -> list[Config]:
     """Parameters worth measuring for a call, the rule's first."""
     first = RULES[kernel](query, processors)
-    if kernel != "triton-blocks":
+    if kernel == "triton-shared":
+        return [first]
+    if kernel == "triton-tiles":
         widths = [bn for bn in (32, 64, 128, 256) if bn <= max(64, 2 * query.n)]
         made = [replace(first, BN=bn, warps=w, stages=s) for bn in widths for w, s in _DEPTHS]
         return list(dict.fromkeys([first, *(c for c in made if _registers(c) <= 128)]))

@@ -10,7 +10,7 @@ from sparseformats._dtypes import itemsize
 from sparseformats.dispatch.query import Query
 from sparseformats_kernels.triton import configs
 
-__all__ = ["blocks", "tiles"]
+__all__ = ["blocks", "shared", "tiles"]
 
 LAUNCH = 6.0  # us
 TILE = 0.3  # us of starting and writing a tile that nothing else hides
@@ -46,19 +46,36 @@ def _time(query: Query, high: int, wide: int, flops: float, l2: float) -> float:
 def blocks(query: Query) -> float:
     """The warp-specialised kernel."""
     config = configs.specialised(query, PROCESSORS)
-    copies = 0.0
+    return _time(query, config.BM, config.BN, TENSOR, L2) + _copies(query)
+
+
+def shared(query: Query) -> float:
+    """The kernel whose block rows share what they read."""
+    r, c = query.blocksize or (16, 16)
+    r, c = (c, r) if query.transposed else (r, c)
+    config = configs.shared(query, PROCESSORS)
+    size = itemsize(query.a_dtype or "float16")
+    stored, rows, wide = _stored(query), -(-query.m // r), -(-query.k // c)
+    columns, high = -(-max(query.n, 1) // config.BN), config.BM // r
+    share = min(1.0, stored / max(1, rows * wide))
+    steps = wide * (1 - (1 - share) ** high) * -(-rows // high)
+    moved = (steps * config.BN + stored * r) * c * size * columns
+    compute = 2 * stored * r * c * columns * config.BN / (TENSOR / 2)
+    tiles = -(-rows // high) * columns / PROCESSORS
+    return LAUNCH + max(moved / L2, compute) + tiles * 2 * TILE + _copies(query)
+
+
+def _copies(query: Query) -> float:
+    """Copies of operands that the copy engine cannot use."""
     size = itemsize(query.a_dtype or "float16")
     if query.x_aligned is False or query.out_aligned is False or query.n * size % 16:
-        copies = 2 * (query.k + query.m) * query.n * size / 2.0e6
-    return _time(query, config.BM, config.BN, TENSOR, L2) + copies
+        return 2 * (query.k + query.m) * query.n * size / 2.0e6
+    return 0.0
 
 
 def tiles(query: Query) -> float:
     """The gathering kernel."""
-    r, c = query.blocksize or (64, 64)
-    r = c if query.transposed else r
-    high = next((size for size in (16, 32, 64) if r <= size), 64)
+    config = configs.gathered(query, PROCESSORS)
     half = query.a_dtype in ("float16", "bfloat16")
-    wide = 32 if query.n <= 32 else 64 if query.n <= 64 or not half else 128
     flops = TENSOR if half else SIMD if query.precision is None else TENSOR_TF32
-    return _time(query, high, wide, flops / 2.3, L2_GATHER) + 4.0
+    return _time(query, config.BM, config.BN, flops / 2.3, L2_GATHER) + 4.0

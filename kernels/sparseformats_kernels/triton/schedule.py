@@ -18,10 +18,10 @@ __all__ = ["FIXED", "Parts", "in_parts", "schedule"]
 Host = np.ndarray[Any, np.dtype[Any]]
 
 FIXED = 2  # steps that starting and writing a tile take the time of
-LAST = 3  # tiles of each program that go out by length
-CUT = 0.5  # of all that a program has to do, which a row must be longer than to be cut
+EXACT = 50_000  # tiles up to which each goes to the idlest program; it takes a microsecond a tile
+CUT = 0.25  # of all that a program has to do, which a row must be longer than to be cut
 SHORTEST = 16  # blocks that a row must be longer than to be cut
-EARLY = 3.0  # rows of more than so many times the mean start first
+EARLY = 0.3  # of all that a program has to do, which a row that starts first is longer than
 
 
 class Parts(NamedTuple):
@@ -91,11 +91,11 @@ def schedule(
         Tile row, tile column, begin, end; in the order in which they are to be made.
     """
     cost = -(-(end - begin) // step) * parts + FIXED
-    row, column = _order(cost, columns)
-    last = max(0, row.size - LAST * programs)
+    row, column = _order(cost, columns, programs)
+    last = max(0, row.size - _by_length(cost, columns, programs))
     order = np.argsort(-cost[row[last:]], kind="stable") + last
     row[last:], column[last:] = row[order], column[order]
-    owner = _deal(cost[row], programs, last)
+    owner = _deal(cost[row], programs)
     order = np.argsort(owner, kind="stable")
     row, column = row[order], column[order]
     items = np.stack([row, column, begin[row], end[row]], axis=1).astype(np.int32)
@@ -104,33 +104,42 @@ def schedule(
     return program_ptr, items
 
 
-def _order(cost: Host, columns: int) -> tuple[Host, Host]:
+def _by_length(cost: Host, columns: int, programs: int) -> int:
+    """How many of the last tiles go out by length: enough to even out the longest before them."""
+    work = max(int(cost.sum()), 1)
+    usual = cost[cost <= EARLY * work * columns / programs]
+    needed = -(-int(usual.max(initial=0)) * programs // work) if usual.size else 0
+    return cost.size * min(columns, needed)
+
+
+def _order(cost: Host, columns: int, programs: int) -> tuple[Host, Host]:
     """Rows and columns of all tiles: columns slowly, long rows first, very long ones before all."""
     order = np.argsort(-cost, kind="stable")
-    early = cost[order] > EARLY * max(cost.mean(), 1) if cost.size else np.zeros(0, np.bool_)
+    early = cost[order] > EARLY * cost.sum() * columns / programs
     parts = [order[early], order[~early]]
     row = np.concatenate([np.tile(part, columns) for part in parts])
     column = np.concatenate([np.repeat(np.arange(columns), part.size) for part in parts])
     return row, column
 
 
-def _deal(cost: Host, programs: int, last: int) -> Host:
-    """Owner of each tile.
+def _deal(cost: Host, programs: int) -> Host:
+    """Owner of each tile: whoever has the least to do when its turn comes.
 
-    Of every `programs` tiles in turn the longest goes to the idlest; from tile `last` on each goes
-    to whoever is idlest by then.
+    Of very many tiles the first go out in rounds, in which the longest goes to the idlest.
     """
     owner = np.empty(cost.size, np.int64)
     load = np.zeros(programs, np.int64)
-    for start in range(0, last, programs):
-        part = cost[start : min(start + programs, last)]
-        idle = np.argsort(load, kind="stable")[: part.size]
+    rounds = max(0, cost.size - EXACT) // programs * programs
+    for start in range(0, rounds, programs):
+        part = cost[start : start + programs]
+        idle = np.argsort(load, kind="stable")
         longest = np.argsort(-part, kind="stable")
         owner[start + longest] = idle
         load[idle] += part[longest]
-    loads = [(int(time), program) for program, time in enumerate(load)]
+    loads = [(time, program) for program, time in enumerate(load.tolist())]
     heapq.heapify(loads)
-    for tile in range(last, cost.size):
-        time, owner[tile] = loads[0]
-        heapq.heapreplace(loads, (time + int(cost[tile]), int(owner[tile])))
+    for tile, length in enumerate(cost[rounds:].tolist(), start=rounds):
+        time, program = loads[0]
+        owner[tile] = program
+        heapq.heapreplace(loads, (time + length, program))
     return owner

@@ -53,7 +53,7 @@ def _load_dense(
             stage = step % STAGES
             ks = (gl.load(columns + s * G),)
             for g in gl.static_range(1, G):
-                ks = ks + (gl.load(columns + s * G + g),)
+                ks = ks + (gl.load(columns + s * G + g),)  # type: ignore[assignment]
             mbarrier.wait(empty.index(stage), ((step // STAGES) & 1) ^ 1)
             ready = full.index(stage)
             mbarrier.expect(ready, G * C * BN * 2)
@@ -93,7 +93,8 @@ def _load_blocks(
         begin = gl.load(items + item * 4 + 2)
         end = gl.load(items + item * 4 + 3)
         block = gl.load(starts + begin)
-        place = gl.load(places + block)  # always one ahead; the list is padded
+        place = gl.load(places + block)  # always two ahead; the list is padded
+        ahead = gl.load(places + block + 1)
         for s in range(begin, end):
             stage = step % STAGES
             stop = gl.load(starts + s + 1)
@@ -108,7 +109,8 @@ def _load_blocks(
             slot = stage * SLOTS
             for b in range(block, stop):
                 copy_in(values, [place * HIGH, 0], ready, a_buffers.index(slot))
-                place = gl.load(places + b + 1)
+                place = ahead
+                ahead = gl.load(places + b + 2)
                 slot += 1
             block = stop
             step += 1
@@ -176,7 +178,7 @@ def _consume(
         zero = gl.zeros([BN, R], gl.float32, layout)
         accs = (zero,)
         for _ in gl.static_range(PER - 1):
-            accs = accs + (zero,)
+            accs = accs + (zero,)  # type: ignore[assignment]
         word = gl.load(present + begin * GROUPS + group)  # always one ahead
         for s in range(begin, end):
             stage = step % STAGES
@@ -270,12 +272,12 @@ def multiply_shared(
         gl.warp_specialize(
             [
                 (_consume, (
-                    0, y_buffers.index(0), common, R, BN, G, PER, GROUPS, SLOTS, STAGES, TRANSPOSED, X_ROWS, Y_ROWS, ALPHA, BETA, BIAS,
-                    ACTIVATION, num_warps,
+                    0, y_buffers.index(0), common, R, BN, G, PER, GROUPS, SLOTS, STAGES,
+                    TRANSPOSED, X_ROWS, Y_ROWS, ALPHA, BETA, BIAS, ACTIVATION, num_warps,
                 )),
                 (_consume, (
-                    1, y_buffers.index(1), common, R, BN, G, PER, GROUPS, SLOTS, STAGES, TRANSPOSED, X_ROWS, Y_ROWS, ALPHA, BETA, BIAS,
-                    ACTIVATION, num_warps,
+                    1, y_buffers.index(1), common, R, BN, G, PER, GROUPS, SLOTS, STAGES,
+                    TRANSPOSED, X_ROWS, Y_ROWS, ALPHA, BETA, BIAS, ACTIVATION, num_warps,
                 )),
                 (_load_dense, (
                     dense, program_ptr, items, columns, x_buffers, full, empty, C, BN, G, STAGES,
@@ -293,16 +295,16 @@ def multiply_shared(
         gl.warp_specialize(
             [
                 (_consume, (
-                    0, y_buffers.index(0), common, R, BN, G, PER, GROUPS, SLOTS, STAGES, TRANSPOSED, X_ROWS, Y_ROWS, ALPHA, BETA, BIAS,
-                    ACTIVATION, num_warps,
+                    0, y_buffers.index(0), common, R, BN, G, PER, GROUPS, SLOTS, STAGES,
+                    TRANSPOSED, X_ROWS, Y_ROWS, ALPHA, BETA, BIAS, ACTIVATION, num_warps,
                 )),
                 (_consume, (
-                    1, y_buffers.index(1), common, R, BN, G, PER, GROUPS, SLOTS, STAGES, TRANSPOSED, X_ROWS, Y_ROWS, ALPHA, BETA, BIAS,
-                    ACTIVATION, num_warps,
+                    1, y_buffers.index(1), common, R, BN, G, PER, GROUPS, SLOTS, STAGES,
+                    TRANSPOSED, X_ROWS, Y_ROWS, ALPHA, BETA, BIAS, ACTIVATION, num_warps,
                 )),
                 (_consume, (
-                    2, y_buffers.index(2), common, R, BN, G, PER, GROUPS, SLOTS, STAGES, TRANSPOSED, X_ROWS, Y_ROWS, ALPHA, BETA, BIAS,
-                    ACTIVATION, num_warps,
+                    2, y_buffers.index(2), common, R, BN, G, PER, GROUPS, SLOTS, STAGES,
+                    TRANSPOSED, X_ROWS, Y_ROWS, ALPHA, BETA, BIAS, ACTIVATION, num_warps,
                 )),
                 (_load_dense, (
                     dense, program_ptr, items, columns, x_buffers, full, empty, C, BN, G, STAGES,
@@ -320,20 +322,20 @@ def multiply_shared(
         gl.warp_specialize(
             [
                 (_consume, (
-                    0, y_buffers.index(0), common, R, BN, G, PER, GROUPS, SLOTS, STAGES, TRANSPOSED, X_ROWS, Y_ROWS, ALPHA, BETA, BIAS,
-                    ACTIVATION, num_warps,
+                    0, y_buffers.index(0), common, R, BN, G, PER, GROUPS, SLOTS, STAGES,
+                    TRANSPOSED, X_ROWS, Y_ROWS, ALPHA, BETA, BIAS, ACTIVATION, num_warps,
                 )),
                 (_consume, (
-                    1, y_buffers.index(1), common, R, BN, G, PER, GROUPS, SLOTS, STAGES, TRANSPOSED, X_ROWS, Y_ROWS, ALPHA, BETA, BIAS,
-                    ACTIVATION, num_warps,
+                    1, y_buffers.index(1), common, R, BN, G, PER, GROUPS, SLOTS, STAGES,
+                    TRANSPOSED, X_ROWS, Y_ROWS, ALPHA, BETA, BIAS, ACTIVATION, num_warps,
                 )),
                 (_consume, (
-                    2, y_buffers.index(2), common, R, BN, G, PER, GROUPS, SLOTS, STAGES, TRANSPOSED, X_ROWS, Y_ROWS, ALPHA, BETA, BIAS,
-                    ACTIVATION, num_warps,
+                    2, y_buffers.index(2), common, R, BN, G, PER, GROUPS, SLOTS, STAGES,
+                    TRANSPOSED, X_ROWS, Y_ROWS, ALPHA, BETA, BIAS, ACTIVATION, num_warps,
                 )),
                 (_consume, (
-                    3, y_buffers.index(3), common, R, BN, G, PER, GROUPS, SLOTS, STAGES, TRANSPOSED, X_ROWS, Y_ROWS, ALPHA, BETA, BIAS,
-                    ACTIVATION, num_warps,
+                    3, y_buffers.index(3), common, R, BN, G, PER, GROUPS, SLOTS, STAGES,
+                    TRANSPOSED, X_ROWS, Y_ROWS, ALPHA, BETA, BIAS, ACTIVATION, num_warps,
                 )),
                 (_load_dense, (
                     dense, program_ptr, items, columns, x_buffers, full, empty, C, BN, G, STAGES,

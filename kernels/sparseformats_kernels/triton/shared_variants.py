@@ -34,7 +34,7 @@ def sharing_of(config: Config, block: tuple[int, int]) -> Sharing:
     rows = config.BM // (r * config.turns)
     sums = rows * r * config.BN // 128 if config.turns in _REGISTERS else 0
     possible = (
-        (rows * r * config.turns == config.BM and config.BK == c)
+        (rows * r * config.turns, c) == (config.BM, config.BK)
         and config.turns in _REGISTERS
         and rows * config.G <= BITS
         and sums <= _REGISTERS[config.turns][0] - 24

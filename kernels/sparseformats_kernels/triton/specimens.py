@@ -8,6 +8,7 @@ from typing import Any
 from sparseformats.dispatch.query import Query
 from sparseformats_kernels.triton import configs
 from sparseformats_kernels.triton.launch import Specimen
+from sparseformats_kernels.triton.shared_variants import fitted, specimen_of_shared
 from sparseformats_kernels.triton.spmm_tiles import Strides, specimen_of as specimen_of_tiles
 from sparseformats_kernels.triton.variants import specimen_of
 
@@ -31,6 +32,7 @@ def specimens(capability: int, *, every: bool = False) -> list[tuple[str, Specim
     for query, label in _queries(capability, every):
         if capability // 10 == 9 and query.a_dtype != "float32":
             found += _specialised(query, label, every)
+            found += _shared(query, label) if (query.blocksize or (0, 0))[0] < 64 else []
         found += _tiles(query, label, every)
     return found
 
@@ -72,6 +74,16 @@ def _specialised(query: Query, label: str, every: bool) -> list[tuple[str, Speci
             made = specimen_of(config, (r, c), _TYPES[query.a_dtype or ""], **variant)
             found.append((f"triton-blocks-{label}{extra}-{number}", made))
     return found
+
+
+def _shared(query: Query, label: str) -> list[tuple[str, Specimen]]:
+    block = query.blocksize or (1, 1)
+    config = configs.choose("triton-shared", query, _PROCESSORS)
+    rows = query.x_layout == "C"
+    made = specimen_of_shared(
+        *fitted(config, block, 8), block, _TYPES[query.a_dtype or ""], x_rows=rows, y_rows=rows
+    )
+    return [(f"triton-shared-{label}-0", made)]
 
 
 def _tiles(query: Query, label: str, every: bool) -> list[tuple[str, Specimen]]:

@@ -74,8 +74,9 @@ class Call:
         self.ready: dict[tuple[Any, ...], _Ready] = {}
         self.alike = query.batch == 1  # every call brings arrays of the same shapes and strides
         self.lock = Lock()
+        self.prepared: dict[int, tuple[Launch, Sums | None]] = {}
         if query.n and state.shape[0]:
-            self.launch(query.n)
+            self.prepared[query.n] = self.launch(query.n)
 
     def launch(self, n: int) -> tuple[Launch, Sums | None]:
         """The kernel for n columns, compiled, with its parameters but those of a call.
@@ -120,7 +121,8 @@ class Call:
             if not self.state.shape[0] or not n:
                 shape = (self.state.shape[0], n)
                 return self.state.device.empty(shape, self.state.dtype) if out is None else out
-            ready = self.ready.setdefault(key, _Ready(self, *self.launch(n), x, out))
+            made = self.prepared.pop(n, None) or self.launch(n)
+            ready = self.ready.setdefault(key, _Ready(self, *made, x, out))
         return ready(x, out, alpha, beta, bias)
 
     def _key(self, x: Array, out: Array | None) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, final
 from sparseformats._arrays import Array
 from sparseformats.dispatch.query import Query
 from sparseformats.formats import SparseMatrix
-from sparseformats_kernels.triton import configs, spmm_blocks
+from sparseformats_kernels.triton import block_state, configs, spmm_blocks
 from sparseformats_kernels.triton.calls import activation_of, called_with, capability_of, has_bias
 from sparseformats_kernels.triton.launch import Launch, Specimen, compiled
 from sparseformats_kernels.triton.schedule import schedule
@@ -19,6 +19,7 @@ from sparseformats_kernels.triton.unions import Sharing, Unions, room, unions
 __all__ = ["TritonShared"]
 
 _TYPES = {"float16": "fp16", "bfloat16": "bf16"}
+_READ = ("k", "present", "starts", "places")  # of `Unions`, by the kernel
 
 
 class Lists(NamedTuple):
@@ -33,7 +34,7 @@ class Lists(NamedTuple):
     programs: int
 
 
-class State(spmm_blocks.State):
+class State(block_state.State):
     """A matrix's blocks, and the unions and lists of tiles made of them so far."""
 
     __slots__ = ("dealt", "host", "merged", "rooms")
@@ -41,7 +42,7 @@ class State(spmm_blocks.State):
     def __init__(self, A: SparseMatrix, query: Query) -> None:
         super().__init__(A, query)
         self.rooms: dict[Sharing, int] = {}
-        self.merged: dict[tuple[Sharing, int], tuple[Unions, tuple[Array, ...]]] = {}
+        self.merged: dict[tuple[Sharing, int], Unions] = {}
         self.dealt: dict[tuple[Sharing, int, int], Lists] = {}
         self.host: tuple[Any, Any] | None = None
 
@@ -66,19 +67,21 @@ class State(spmm_blocks.State):
                 found = self.dealt[key] = self._share(sharing, slots, columns)
         return found
 
-    def _share(self, sharing: Sharing, slots: int, columns: int) -> Lists:
+    def _share(self, sharing: Sharing, slots: int, wide: int) -> Lists:
         lib, place = self.device.lib, self.device.place
-        if (sharing, slots) not in self.merged:
+        made = self.merged.get((sharing, slots))
+        if made is None:
+            columns, places = self._on_host()
             made = unions(
-                *(*self._on_host(), self.blocks.begin, self.blocks.end),
+                *(columns, places, self.blocks.begin, self.blocks.end),
                 *(sharing, slots, self.block[1]),
             )
-            self.merged[sharing, slots] = made, tuple(lib.from_numpy(x, place) for x in made[:4])
-        made, arrays = self.merged[sharing, slots]
-        programs = min(processors_of(self.device), made.begin.size * columns)
-        ptr, items = schedule(made.begin, made.end, columns, max(1, programs))
+            made = made._replace(**{x: lib.from_numpy(getattr(made, x), place) for x in _READ})
+            self.merged[sharing, slots] = made
+        programs = min(processors_of(self.device), made.begin.size * wide)
+        ptr, items = schedule(made.begin, made.end, wide, max(1, programs))
         dealt = lib.from_numpy(ptr, place), lib.from_numpy(items, place)
-        return Lists(*dealt, *arrays, programs)
+        return Lists(*dealt, made.k, made.present, made.starts, made.places, programs)
 
     def _on_host(self) -> tuple[Any, Any]:
         if self.host is None:
@@ -133,8 +136,11 @@ class Call(spmm_blocks.Call):
 
     state: State
 
-    def launch(self, n: int) -> Launch:
-        """The kernel for n columns, compiled, and its parameters but those of a call."""
+    def launch(self, n: int) -> tuple[Launch, None]:
+        """The kernel for n columns, compiled, with its parameters but those of a call.
+
+        No row is cut, so that there are no parts to add.
+        """
         state, device = self.state, self.state.device
         with self.lock, device.here():
             config = configs.choose("triton-shared", self.query, processors_of(device))
@@ -149,7 +155,7 @@ class Call(spmm_blocks.Call):
             rows, columns = (int(s) for s in state.values.shape)
             point = launch.mapped("values", state.dtype, (rows, columns), columns)
             point(device.lib.address(state.values))
-        return launch
+        return launch, None
 
 
 def specimen(call: Call, config: configs.Config, slots: int) -> Specimen:

@@ -54,7 +54,7 @@ class Unions(NamedTuple):
         above `BITS` stands where in the step the group's blocks begin.
     starts : (steps + 1,) int32
         Blocks of step s are ``places[starts[s]:starts[s + 1]]``.
-    places : (blocks + 1,) int32
+    places : (blocks + 2,) int32
         Where each block lies among the values.
     begin, end : (tiles,) int64
         Steps of tile i are ``begin[i]:end[i]``.
@@ -143,7 +143,7 @@ def unions(
         table[run_of[heads]].reshape(-1).astype(np.int32),
         _words(step, owner, rank % slots, bit, heads.size, sharing.groups),
         np.append(heads, step.size).astype(np.int32),
-        np.append(merged.place[order], 0).astype(np.int32),
+        np.append(merged.place[order], (0, 0)).astype(np.int32),
         np.concatenate([np.zeros(min(tiles, 1), np.int64), ends[:-1]]),
         ends,
     )

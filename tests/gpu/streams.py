@@ -1,0 +1,50 @@
+"""Streams that are current for torch and CuPy alike, and calls that must not wait for a device."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+__all__ = ["forbidden_synchronisation", "side_stream"]
+
+
+class _Foreign:
+    """A stream as CuPy asks for other libraries' ones."""
+
+    def __init__(self, stream: torch.cuda.Stream) -> None:
+        self.keep, self.handle = stream, int(stream.cuda_stream)
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.handle
+
+
+@contextmanager
+def side_stream(library: str, device: str) -> Iterator[torch.cuda.Stream]:
+    """A new stream that is current for torch, and for CuPy where arrays are CuPy's."""
+    stream = torch.cuda.Stream(device)
+    with torch.cuda.stream(stream):
+        if library != "cupy":
+            yield stream
+            return
+        import cupy
+
+        with cupy.cuda.Device(stream.device.index):
+            make = getattr(cupy.cuda.Stream, "from_external", None)
+            theirs = cupy.cuda.ExternalStream(int(stream.cuda_stream)) if make is None else None
+            with theirs or make(_Foreign(stream)):
+                yield stream
+
+
+@contextmanager
+def forbidden_synchronisation() -> Iterator[None]:
+    """Let torch raise where something in the block waits for the device."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns that the switch itself is a prototype
+        try:
+            torch.cuda.set_sync_debug_mode("error")
+            yield
+        finally:
+            torch.cuda.set_sync_debug_mode("default")

@@ -1,0 +1,11 @@
+"""Which kernels of the backend are written in what."""
+
+from __future__ import annotations
+
+__all__ = ["EVERYWHERE", "GLUON"]
+
+GLUON = {"triton-blocks", "triton-shared"}
+"""Kernels that no interpreter runs: they are compiled, run on a GPU, and compared with others."""
+
+EVERYWHERE = "triton-tiles"
+"""The kernel in plain Triton that takes every block size, dtype and layout, from sm_80 on."""
