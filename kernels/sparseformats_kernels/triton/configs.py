@@ -115,13 +115,18 @@ def _row_length(query: Query) -> float:
 
 
 def shared(query: Query, processors: int) -> Config:
-    """Parameters of the kernel whose block rows share what they read."""
+    """Parameters of the kernel whose block rows share what they read.
+
+    Many columns of blocks a stage, since every stage is waited for once; block rows as the sums of
+    each thread allow, fewer where that would leave processors without tiles.
+    """
     r, c = _block(query)
     bn = next((w for w in (64, 128) if query.n <= w), 256)
-    rows = min(8, 16384 // (r * bn))  # sums in 128 registers of each thread
-    while rows > 1 and -(-query.m // (3 * rows * r)) * -(-query.n // bn) < 2 * processors:
+    groups = 4 if r == 16 else 3
+    rows = 2
+    while rows > 1 and -(-query.m // (groups * rows * r)) * -(-query.n // bn) < 2 * processors:
         rows //= 2
-    return Config(3 * rows * r, bn, c, max(1, 32 // c), 16, turns=3, swap=True)
+    return Config(groups * rows * r, bn, c, max(1, 64 // c), 16, turns=groups, swap=True)
 
 
 def gathered(query: Query, processors: int) -> Config:

@@ -17,6 +17,7 @@ TILE = 0.3  # us of starting and writing a tile that nothing else hides
 PROCESSORS = 132
 L2 = 9.0e6  # bytes/us, tiles brought by the copy engine
 L2_GATHER = 3.1e6  # bytes/us, gathered rows
+L2_SHARED = {16: 7.4e6, 32: 8.0e6}  # bytes/us by rows of a block, tiles that block rows share
 TENSOR = 6.6e8  # multiplications and additions/us, half types
 TENSOR_TF32, SIMD = 1.5e8, 3.0e7  # float32
 
@@ -62,7 +63,7 @@ def shared(query: Query) -> float:
     moved = (steps * config.BN + stored * r) * c * size * columns
     compute = 2 * stored * r * c * columns * config.BN / (TENSOR / 2)
     tiles = -(-rows // high) * columns / PROCESSORS
-    return LAUNCH + max(moved / L2, compute) + tiles * 2 * TILE + _copies(query)
+    return LAUNCH + max(moved / L2_SHARED.get(r, L2), compute) + tiles * TILE + _copies(query)
 
 
 def _copies(query: Query) -> float:
