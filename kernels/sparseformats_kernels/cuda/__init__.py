@@ -1,7 +1,9 @@
-"""Kernels on CUDA devices through what torch and CuPy themselves offer: cuBLAS over a dense copy.
+"""Kernels on CUDA devices through what torch and CuPy themselves offer.
 
-Beside them lies what other backends for CUDA share: streams and capture (`devices`), elements of
-any format on the device (`elements`), and a model of what a call costs (`costs`).
+Products are those of cuBLAS over a dense copy; sampled products gather rows by the array library's
+own functions, with the code that serves arrays on the CPU. Beside them lies what other backends
+for CUDA share: streams and capture (`devices`), elements of any format on the device (`elements`),
+and a model of what a call costs (`costs`).
 """
 
 from __future__ import annotations
@@ -65,7 +67,7 @@ _PLAIN = (
     repeatable,
 )
 
-RECORDS = (
+_MATMUL = (
     KernelRecord(
         "cublas-dense",
         "matmul",
@@ -86,3 +88,32 @@ RECORDS = (
         doc="one cuBLAS GEMM over the unpacked matrix",
     ),
 )
+
+_DEVICE = (
+    checks.device_is("cuda"),
+    checks.epilogue_in(None),
+    checks.not_implemented_grad(),
+)
+_SDDMM = (
+    KernelRecord(
+        "cuda-gather",
+        "sddmm",
+        ("coo", "csr", "csc", "n:m"),
+        "sparseformats_kernels.cpu.sddmm:gather",
+        checks=(checks.library_is("torch", "cupy"), *_DEVICE),
+        cost=costs.gather,
+        doc="a row of X and a column of Y gathered for each stored element, in chunks",
+    ),
+    KernelRecord(
+        "cuda-blocks",
+        "sddmm",
+        ("bsr", "blocked_ell"),
+        "sparseformats_kernels.cpu.sddmm:block_gemm",
+        # CuPy's arrays do not answer to NumPy's matmul, which that code calls.
+        checks=(checks.library_is("torch"), *_DEVICE, _HAS_GEMM),
+        cost=costs.block_gemm,
+        doc="one small GEMM a stored block, batched by torch",
+    ),
+)
+
+RECORDS = (*_MATMUL, *_SDDMM)

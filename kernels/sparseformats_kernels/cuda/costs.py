@@ -10,10 +10,14 @@ from __future__ import annotations
 from sparseformats._dtypes import itemsize, kind
 from sparseformats.dispatch.record import Query
 
-__all__ = ["BANDWIDTH", "LAUNCH", "columns", "dense", "moving", "rearranging", "slots", "width"]
+__all__ = ["BANDWIDTH", "LAUNCH", "block_gemm", "columns", "dense", "gather", "moving"]
+__all__ += ["rearranging", "slots", "width"]
 
 BANDWIDTH = 4.3e6  # bytes a microsecond, of the device's memory
 LAUNCH = 6.0  # microseconds of a call that does nothing
+_CALL = 20.0  # between calls of torch's own product, however small
+_CHUNK = 1 << 20  # bytes that a sampled product gathers at a time
+_STEPS = 40.0  # microseconds of the calls for one chunk
 
 # Multiplications and additions a microsecond of cuBLAS at large sizes.
 _RATES = {
@@ -63,4 +67,21 @@ def dense(query: Query) -> float:
     name = query.out_dtype or "float32"
     work = 2.0 * m * k * n * (4 if kind(name) == "c" else 1)
     nbytes = (float(m) * k + float(k) * n + float(m) * n) * width(query)
-    return LAUNCH + max(moving(nbytes), work / _RATES.get(name, 4.7e7)) + rearranging(query)
+    device = LAUNCH + max(moving(nbytes), work / _RATES.get(name, 4.7e7))
+    return max(_CALL, device) + rearranging(query)
+
+
+def _sampled(query: Query, gathered: float) -> float:
+    """Chunks of gathered bytes, one after the other."""
+    return 100 + (1 + gathered // _CHUNK) * _STEPS + 3 * moving(gathered)
+
+
+def gather(query: Query) -> float:
+    """Two gathered rows and a dot product an element."""
+    return _sampled(query, slots(query) * query.n * max(4, width(query)))
+
+
+def block_gemm(query: Query) -> float:
+    """Two gathered panels and a GEMM a block."""
+    r, c = query.blocksize or (1, 1)
+    return _sampled(query, slots(query) / (r * c) * (r + c) * query.n * max(4, width(query)))

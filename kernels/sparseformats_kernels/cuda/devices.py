@@ -46,6 +46,21 @@ class Device:
         """Elements between neighbours along each axis."""
         raise NotImplementedError
 
+    def stepping(self) -> Callable[[Array], tuple[int, ...]]:
+        """The quickest function that does as `steps`."""
+        return self.steps
+
+    def copying(self) -> Callable[[Array, Array], Any]:
+        """The quickest function that fills an array with another one's numbers: ``(to, x)``."""
+        return _fill
+
+    def quiet(self) -> int | None:
+        """The current stream, if the device is current and nothing is recorded on that stream."""
+        if not self.is_current():
+            return None
+        stream = self.stream()
+        return None if self.capture(stream) else stream
+
     def share(self, arrays: tuple[Array, ...]) -> None:
         """Keep the memory of `arrays` from being reused before the current stream is done."""
 
@@ -62,11 +77,15 @@ class Device:
         return _capture(stream) if stream else 0  # the default stream cannot be recorded
 
 
+def _fill(to: Array, x: Array) -> None:
+    to[...] = x
+
+
 @final
 class TorchDevice(Device):
     """A device through torch."""
 
-    __slots__ = ("_current", "_stream", "_torch")
+    __slots__ = ("_current", "_recording", "_stream", "_torch")
 
     def __init__(self, index: int) -> None:
         import torch
@@ -76,6 +95,8 @@ class TorchDevice(Device):
         # The public functions build objects on each call; a plan's warm call has no time for that.
         self._stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
         self._current = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
+        name = "_cuda_isCurrentStreamCapturing"
+        self._recording = getattr(torch._C, name, torch.cuda.is_current_stream_capturing)
 
     def here(self) -> AbstractContextManager[Any]:
         if self.is_current():
@@ -95,6 +116,18 @@ class TorchDevice(Device):
 
     def steps(self, x: Array) -> tuple[int, ...]:
         return x.stride()  # type: ignore[no-any-return]
+
+    def stepping(self) -> Callable[[Array], tuple[int, ...]]:
+        return self._torch.Tensor.stride  # type: ignore[no-any-return]
+
+    def copying(self) -> Callable[[Array, Array], Any]:
+        return self._torch.Tensor.copy_  # type: ignore[no-any-return]
+
+    def quiet(self) -> int | None:
+        if self._current() != self.index:
+            return None
+        stream = self.stream()
+        return None if stream and self._recording() else stream
 
     def share(self, arrays: tuple[Array, ...]) -> None:
         stream = self._torch.cuda.current_stream(self.index)
@@ -130,6 +163,13 @@ class CuPyDevice(Device):
             return int(self._cuda.get_current_stream().ptr)
         with self.here():
             return int(self._cuda.get_current_stream().ptr)
+
+    def quiet(self) -> int | None:
+        if self._cuda.runtime.getDevice() != self.index:
+            return None
+        stream = self._cuda.get_current_stream()
+        number = int(stream.ptr)
+        return None if number and stream.is_capturing() else number
 
     def settle(self) -> None:
         with self.here():

@@ -139,6 +139,10 @@ class Api:
         """A function itself, whose status the caller checks."""
         return self._functions[name]
 
+    def converted(self, name: str, *arguments: Any) -> tuple[Any, ...]:
+        """Arguments as C has them, made once for calls that repeat them."""
+        return tuple(_C[code](x) for code, x in zip(SIGNATURES[name], arguments, strict=True))
+
     def call(self, name: str, *arguments: Any) -> None:
         """Call a function.
 

@@ -3,7 +3,12 @@
 Both read blocks only where they lie side by side to the end of the matrix: shapes that blocks do
 not divide are refused by the records, so no place outside the operand is ever read. The limits
 are those of "cusparseSpMM()", "cusparseCreateBlockedEll()" and "cusparseCreateBsr()" in NVIDIA's
-documentation: no transposed matrix, int32 indices, row-major blocks.
+documentation: no transposed matrix, int32 indices, row-major blocks. Two more were found on an
+H200 with version 12.6.3, and are not in the documentation:
+
+- Blocked-ELL reads an empty slot as block column 0 and multiplies it by the slot's zeros, so the
+  records ask for a finite operand. Which slots are empty no shape tells.
+- BSR wraps where an element of an operand lies 2**31 or more elements from the first.
 """
 
 from __future__ import annotations
@@ -11,23 +16,24 @@ from __future__ import annotations
 from typing import Any, final
 
 from sparseformats._arrays import Array
-from sparseformats._dtypes import accumulator
+from sparseformats._dtypes import INT32_MAX, accumulator
 from sparseformats.dispatch.query import Query
 from sparseformats.formats import BSR, BlockedELL, SparseMatrix
 from sparseformats_kernels.cuda.devices import device_of
 from sparseformats_kernels.cusparse import api as c
 from sparseformats_kernels.cusparse.finding import the_api
-from sparseformats_kernels.cusparse.spmm import Run, bind, multiply
+from sparseformats_kernels.cusparse.spmm import Bound, Rules, bind
 from sparseformats_kernels.cusparse.state import State
+from sparseformats_kernels.cusparse.times import Case
 
 __all__ = ["BSRProduct", "BlockedELLProduct"]
 
 
-def _by_ell(state: State, n: int, deterministic: bool) -> int:
+def _by_ell(state: State, case: Case) -> int:
     return c.SPMM_BLOCKED_ELL_ALG1
 
 
-def _by_bsr(state: State, n: int, deterministic: bool) -> int:
+def _by_bsr(state: State, case: Case) -> int:
     return c.SPMM_BSR_ALG1
 
 
@@ -69,10 +75,10 @@ class BlockedELLProduct:
     @staticmethod
     def run(state: State, x: Array, out: Array | None, alpha: Any, beta: Any) -> Array:
         """Multiply on the current stream."""
-        return multiply(state, x, out, alpha, beta, _by_ell, False, False)
+        return Bound(state, Rules(_by_ell, False))(x, out, alpha, beta)
 
     @staticmethod
-    def bind(state: State, query: Query) -> Run:
+    def bind(state: State, query: Query) -> Bound:
         """A run for calls of these facts."""
         return bind(state, query, _by_ell, False)
 
@@ -105,14 +111,15 @@ class BSRProduct:
                 shape=A.shape,
                 nnz=count * r * s,
                 dtypes=dtypes,
+                reach=INT32_MAX,
             )
 
     @staticmethod
     def run(state: State, x: Array, out: Array | None, alpha: Any, beta: Any) -> Array:
         """Multiply on the current stream."""
-        return multiply(state, x, out, alpha, beta, _by_bsr, False, True)
+        return Bound(state, Rules(_by_bsr, False))(x, out, alpha, beta)
 
     @staticmethod
-    def bind(state: State, query: Query) -> Run:
+    def bind(state: State, query: Query) -> Bound:
         """A run for calls of these facts."""
         return bind(state, query, _by_bsr, False)

@@ -13,8 +13,8 @@ from typing import Any, final
 from sparseformats._arrays import Array, ArrayLibrary
 from sparseformats_kernels.cuda.devices import Device
 from sparseformats_kernels.cusparse.api import ORDER_ROW, Api, Scalar
-from sparseformats_kernels.cusparse.handles import handle
-from sparseformats_kernels.cusparse.products import Product, Shape
+from sparseformats_kernels.cusparse.handles import Handle, handle
+from sparseformats_kernels.cusparse.products import Launch, Place, Product, Shape
 
 __all__ = ["State"]
 
@@ -39,14 +39,19 @@ class State:
     shape : (m, k)
     nnz : int
         Stored slots; 0 if no element meets any operand.
-    dtype, gives, computes : str
+    dtypes : (dtype, gives, computes)
         Of the values and the operand, of the result, and in which is computed.
+    longest : int
+        Elements of the longest row, where an algorithm is chosen by it.
+    reach : int or None
+        Elements of a dense operand, from the first to the last, up to which the library's
+        arithmetic of addresses goes.
     """
 
     __slots__ = (
         *("api", "arguments", "arrays", "captured", "computes", "create", "device", "dtype"),
-        *("gives", "home", "is_half", "k", "lib", "lock", "m", "nnz", "one", "products"),
-        *("raw_dtype", "spared", "spares", "zero"),
+        *("gives", "home", "is_half", "k", "lib", "lock", "longest", "m", "nnz", "one"),
+        *("products", "raw_dtype", "reach", "spared", "spares", "zero"),
     )
 
     def __init__(
@@ -60,11 +65,14 @@ class State:
         shape: tuple[int, int],
         nnz: int,
         dtypes: tuple[str, str, str],
+        longest: int = 0,
+        reach: int | None = None,
     ) -> None:
         self.device, self.api, self.create = device, api, create
         self.arguments, self.arrays = arguments, arrays
         self.lib: ArrayLibrary = device.lib
         (self.m, self.k), self.nnz = shape, nnz
+        self.longest, self.reach = longest, reach
         self.dtype, self.gives, self.computes = dtypes
         self.raw_dtype = self.lib.dtype(self.dtype)
         self.is_half = self.computes == "float32" != self.gives
@@ -76,17 +84,10 @@ class State:
         self.lock = Lock()
         self.home = device.stream()
 
-    def launch(
-        self,
-        shape: Shape,
-        x: tuple[int, int],
-        y: tuple[int, int],
-        scalars: tuple[Any, Any],
-        stream: int,
-        capture: int,
-    ) -> None:
-        """Multiply on `stream`; x and y are addresses with leading dimensions."""
-        context = handle(self.api, self.device.index).on(stream)
+    def launch(self, shape: Shape, x: Place, y: Place, stream: int, capture: int) -> Launch:
+        """What multiplies operands of this kind on `stream`, which is the calling thread's."""
+        context = handle(self.api, self.device.index)
+        context.on(stream)
         known = self.captured if capture else self.products
         key = (get_ident(), stream, capture, shape)
         product = known.get(key)
@@ -96,22 +97,20 @@ class State:
                 while len(known) >= (_CAPTURED if capture else _PRODUCTS):
                     known.pop(next(iter(known)))
                 known[key] = product
-        alpha, beta = (self._scalar(value) for value in scalars)
-        product(context, x, y, alpha.address, beta.address)
+        return product.launch(self, context, stream, x, y)
 
-    def _scalar(self, value: Any) -> Scalar:
+    def is_ready(self, shape: Shape, stream: int, capture: int) -> bool:
+        """Whether a graph can have a product that was preprocessed."""
+        return shape in self.spares or (get_ident(), stream, capture, shape) in self.captured
+
+    def scalar(self, value: Any) -> Scalar:
+        """A number as the library reads it."""
         if type(value) is int and value in (0, 1):
             return self.one if value else self.zero
         return Scalar(value, self.computes)
 
     def _make(
-        self,
-        shape: Shape,
-        context: int,
-        x: tuple[int, int],
-        y: tuple[int, int],
-        stream: int,
-        capture: int,
+        self, shape: Shape, context: Handle, x: Place, y: Place, stream: int, capture: int
     ) -> Product:
         if capture:
             spare = self.spares.pop(shape, None)
@@ -151,7 +150,8 @@ class State:
         if not wanted:
             return
         with device.here():
-            context = handle(self.api, device.index).on(stream)
+            context = handle(self.api, device.index)
+            context.on(stream)
             for shape in wanted:
                 product = Product(self, shape)
                 # Any address does: only the matrix is looked at.

@@ -81,7 +81,7 @@ def specialised(query: Query, processors: int) -> Config:
     rows = -(-query.m // bm)
     widest = {128: 256, 64: 512, 32: 512, 16: 1024}[bm]
     bn = next((w for w in (64, 128, 256, 512) if query.n <= w), widest)
-    while bn > 128 and rows * -(-query.n // bn) < _WAVES[bn] * processors:
+    while bn > 128 and rows * -(-query.n // bn) < _WAVES[bn, bm == 128] * processors:
         bn //= 2
     bn = min(bn, widest)
     if bm >= 64 and bn > 128 and 0 < _row_length(query) <= _FEW * 64:
@@ -89,7 +89,8 @@ def specialised(query: Query, processors: int) -> Config:
     return _shaped(bm, bn, bk)
 
 
-_WAVES = {256: 1.0, 512: 3.0, 1024: 3.0}  # tiles for each processor that a width should leave
+# Tiles for each processor that a width should leave, of up to 64 rows and of 128.
+_WAVES = {(256, False): 0.9, (256, True): 5.0, (512, False): 8.0, (1024, False): 6.0}
 _FEW = 8  # columns of 64 in a row below which wide tiles do not pay
 
 

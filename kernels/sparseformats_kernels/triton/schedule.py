@@ -19,7 +19,7 @@ Host = np.ndarray[Any, np.dtype[Any]]
 
 FIXED = 2  # steps that starting and writing a tile take the time of
 EXACT = 50_000  # tiles up to which each goes to the idlest program; it takes a microsecond a tile
-CUT = 0.25  # of all that a program has to do, which a row must be longer than to be cut
+CUT = 0.1  # of all that a program has to do, which a row must be longer than to be cut
 SHORTEST = 16  # blocks that a row must be longer than to be cut
 EARLY = 0.3  # of all that a program has to do, which a row that starts first is longer than
 

@@ -39,6 +39,15 @@ def test_products(name: str) -> None:
     assert sum(certificate.runs.values()) >= 10
 
 
+@pytest.mark.parametrize("name", ["cusparse-csr", "cublas-nm"])
+def test_products_of_anything(name: str) -> None:
+    """NaN and infinities reach what they belong to and nothing else."""
+    certificate = certify_kernel(here(name), library="torch", values="any", examples=100)
+    assert not {"check-failed", "cost-failed", "failed-to-load"} & set(certificate.refusals)
+    assert "needs-finite-operand" not in certificate.refusals
+    assert sum(certificate.runs.values()) >= 10
+
+
 @pytest.mark.parametrize("name", ["cusparse-bell", "cusparse-bsr"])
 @pytest.mark.parametrize("b", [2, 5])
 def test_products_of_whole_blocks(b: int, name: str) -> None:
@@ -52,6 +61,27 @@ def test_products_of_whole_blocks(b: int, name: str) -> None:
         here(name), library="torch", values="moderate", examples=80, **options
     )
     assert sum(certificate.runs.values()) >= 10
+
+
+def test_products_that_are_rounded_to_tf32() -> None:
+    """The record's bound is wider; the stand-in rounds nothing."""
+    record = here("cusparse-bell-tf32")
+    kept = (x for x in record.checks if getattr(x, "fact", None) != "precision")
+    certificate = certify_kernel(
+        replace(record, checks=tuple(kept)),
+        library="torch",
+        values="moderate",
+        dtypes="float32",
+        shapes=(6, 9),
+        blocksizes=(3, 3),
+        examples=30,
+    )
+    assert set(certificate.runs) == {("blocked_ell", "float32")}
+
+
+def test_without_a_promise_blocked_ell_is_refused() -> None:
+    with pytest.raises(AssertionError, match=r"served no example; .*needs-finite-operand"):
+        certify_kernel(here("cusparse-bell"), library="torch", values="any", examples=30)
 
 
 def test_sparse_products() -> None:

@@ -29,6 +29,8 @@ FACTS: dict[str, Any] = {
 CSR = {"format": "csr", "nnz": 1_600_000}
 BSR = {"format": "bsr", "blocksize": (32, 32)}
 BELL = {"format": "blocked_ell", "blocksize": (32, 32)}
+SMALL = BSR | {"m": 32, "k": 32}
+PROMISED = BELL | {"dtype": "float16", "assume_finite": True}
 
 
 def query(facts: dict[str, Any], **changes: Any) -> Query:
@@ -36,6 +38,7 @@ def query(facts: dict[str, Any], **changes: Any) -> Query:
     if "dtype" in given:
         dtype = given.pop("dtype")
         given |= {"a_dtype": dtype, "x_dtype": dtype, "out_dtype": dtype}
+        given |= {name: changes[name] for name in ("a_dtype", "x_dtype") if name in changes}
     return Query("matmul", given.pop("format"), **given)
 
 
@@ -54,8 +57,16 @@ def test_what_is_served(library: str, dtype: str) -> None:
     assert codes("cusparse-bsr", BSR, **facts) == []
     assert codes("cublas-dense", BSR, assume_finite=True, **facts) == []
     assert codes("cublas-nm", {"format": "n:m", "pattern": (2, 4)}, **facts) == []
+    finite = facts | {"assume_finite": True}
     served = dtype in ("float16", "bfloat16", "float64")
-    assert codes("cusparse-bell", BELL, **facts) == ([] if served else ["dtype"])
+    assert codes("cusparse-bell", BELL, **finite) == ([] if served else ["dtype"])
+    assert codes("cusparse-bell", BELL, **facts) == [
+        "needs-finite-operand",
+        *([] if served else ["dtype"]),
+    ]
+    found = codes("cusparse-bell-tf32", BELL, precision="tf32", **finite)
+    assert found == ([] if dtype == "float32" else ["dtype"])
+    assert "precision" in codes("cusparse-bell-tf32", BELL, **finite)
 
 
 @pytest.mark.parametrize(
@@ -70,14 +81,19 @@ def test_what_is_served(library: str, dtype: str) -> None:
         ("cusparse-csr", CSR, {"dtype": "int32"}, "dtype"),
         ("cusparse-csr", CSR, {"dtype": "bool"}, "dtype"),
         ("cusparse-csr", CSR, {"dtype": "float8_e4m3fn"}, "dtype"),
-        ("cusparse-csr", CSR, {"n": cusparse.MOST_COLUMNS + 1}, "size"),
-        ("cusparse-csr", CSR, {"n": 1 << 10, "batch": 1 << 11}, "size"),
-        ("cusparse-bell", BELL, {"dtype": "float16", "m": 4095}, "divisibility"),
-        ("cusparse-bell", BELL, {"dtype": "float16", "k": 4100}, "divisibility"),
-        ("cusparse-bell", BELL, {"dtype": "float16", "transposed": True}, "format"),
-        ("cusparse-bell", BELL, {"dtype": "float16", "capability": (7, 5)}, "capability"),
-        ("cusparse-bell", BELL, {"dtype": "float16", "deterministic": True}, "nondeterministic"),
-        ("cusparse-bell", BELL, {"dtype": "float16", "blocksize": (1, 1)}, "size"),
+        ("cusparse-bell", PROMISED, {"m": 4095}, "divisibility"),
+        ("cusparse-bell", PROMISED, {"k": 4100}, "divisibility"),
+        ("cusparse-bell", PROMISED, {"transposed": True}, "format"),
+        ("cusparse-bell", PROMISED, {"capability": (7, 5)}, "capability"),
+        ("cusparse-bell", PROMISED, {"deterministic": True}, "nondeterministic"),
+        ("cusparse-bell", PROMISED, {"blocksize": (1, 1)}, "size"),
+        ("cusparse-bell", BELL, {"dtype": "float16"}, "needs-finite-operand"),
+        ("cusparse-bell", PROMISED, {"dtype": "float32", "precision": "tf32"}, "dtype"),
+        ("cusparse-bell-tf32", PROMISED, {"dtype": "float32"}, "precision"),
+        ("cusparse-bsr", SMALL, {"n": cusparse.MOST_COLUMNS + 1}, "size"),
+        ("cusparse-bsr", SMALL, {"n": 1 << 10, "batch": 1 << 11}, "size"),
+        ("cusparse-bsr", BSR, {"n": 1 << 19}, "size"),
+        ("cusparse-bsr", BSR, {"k": 64, "n": 1 << 19}, "size"),
         ("cusparse-bsr", BSR, {"blocksize": (32, 16)}, "blocksize"),
         ("cusparse-bsr", BSR, {"m": 4095}, "divisibility"),
         ("cusparse-bsr", BSR, {"transposed": True}, "format"),
@@ -97,12 +113,46 @@ def test_reasons_say_both_sides() -> None:
         found = RECORDS[name].reasons(query(facts, **changes))
         return [reason.message for reason in found if "cuSPARSE >=" not in reason.message]
 
-    (columns,) = messages("cusparse-csr", CSR, n=2_000_000)
+    (columns,) = messages("cusparse-bsr", SMALL, n=2_000_000)
     assert columns == "needs at most 1,048,560 columns, all batches together, has 2,000,000"
+    (size,) = messages("cusparse-bsr", BSR, n=1_000_000)
+    assert size == (
+        "needs at most 2,147,483,647 elements of the operand and of the result, all batches "
+        "together, has 4,096,000,000"
+    )
     (whole,) = messages("cusparse-bsr", BSR, m=4095)
     assert whole == ("needs a shape that the blocks divide, has 4095 x 4096 in blocks of (32, 32)")
     (dtype,) = messages("cusparse-csr", CSR, dtype="int16")
     assert dtype.endswith("has int16 times int16 giving int16")
+
+
+def test_more_columns_than_a_grid_has_are_no_limit_of_the_others() -> None:
+    for n in (cusparse.MOST_COLUMNS + 1, 1 << 22):
+        assert codes("cusparse-csr", CSR, n=n) == []
+        assert codes("cusparse-bell", PROMISED, n=n) == []
+
+
+def test_the_same_bits_need_a_promise_but_for_one_column() -> None:
+    assert codes("cusparse-csr", CSR, deterministic=True) == ["needs-finite-operand"]
+    assert codes("cusparse-csr", CSR, deterministic=True, assume_finite=True) == []
+    assert codes("cusparse-csr", CSR, deterministic=True, n=1) == []
+    assert codes("cusparse-csr", CSR, deterministic=True, n=1, batch=3) == ["needs-finite-operand"]
+    assert codes("cusparse-csr", CSR) == []
+
+
+def test_an_operand_of_integers_is_promised_by_its_dtype() -> None:
+    facts = {"dtype": "float16", "x_dtype": "int8"}
+    assert codes("cusparse-bell", BELL, **facts) == []
+
+
+def test_a_product_of_sparse_matrices_says_what_to_do() -> None:
+    facts = dict(FACTS, out_dtype="int32", a_dtype="int32", x_dtype="int32", nnz=5)
+    (reason,) = RECORDS["cusparse-spgemm"].reasons(Query("spgemm", "csr", **facts))[-1:]
+    assert (reason.code, reason.hint is not None) == ("dtype", True)
+    facts = dict(FACTS, device="cpu", library="numpy", nnz=5)
+    reasons = RECORDS["cusparse-spgemm"].reasons(Query("spgemm", "csr", **facts))
+    assert {"library", "device"} <= {reason.code for reason in reasons}
+    assert all(reason.hint for reason in reasons)
 
 
 def test_bytes_are_served_as_bytes_only() -> None:
@@ -135,7 +185,8 @@ def fastest(facts: dict[str, Any], **changes: Any) -> str:
 
 def test_dense_is_ahead_above_break_even_and_rows_below() -> None:
     for n in (1, 16, 256, 4096):
-        assert fastest(CSR, nnz=16_000, nbytes=200_000, n=n, m=2048, k=2048) == "cusparse-csr"
+        size = {"m": 16_384, "k": 16_384, "nnz": 80_000, "nbytes": 400_000_000}
+        assert fastest(CSR, n=n, **size) == "cusparse-csr"
     assert fastest(CSR, nnz=8_000_000) == "cublas-dense"
 
 

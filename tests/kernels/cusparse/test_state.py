@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from sparseformats.testing import assert_close
-from sparseformats_kernels.cusparse import handles, state as state_module
+from sparseformats_kernels.cusparse import api as c, handles, spmm, state as state_module
 from sparseformats_kernels.cusparse.csr import CSRProduct
 from tests.kernels.cpu.products import matrix
 from tests.kernels.cusparse.fake import Fake, FakeDevice
@@ -30,15 +30,66 @@ def test_a_warm_call_makes_nothing(A: Any, library: Fake) -> None:
     before = len(library.calls)
     Z = operand(11, 4, seed=5)
     assert_close(run(Z, out, 1, 0), A, Z)
-    names = [call[0] for call in library.calls[before:]]
-    assert names == ["cusparseDnMatSetValues", "cusparseDnMatSetValues", "cusparseSpMM"]
+    assert names(library, before) == ["cusparseDnMatSetValues", "cusparseSpMM"]
+    before = len(library.calls)
+    assert_close(run(Z, out, 2, 0), A, Z, alpha=2)  # what lies where it lay is not told again
+    assert names(library, before) == ["cusparseSpMM"]
+
+
+def names(library: Fake, since: int) -> list[str]:
+    """Functions that were called since then."""
+    return [call[0] for call in library.calls[since:]]
+
+
+def test_numbers_are_read_anew_when_they_change(A: Any, library: Fake) -> None:
+    X, Y = operand(11, 4), operand(14, 4, seed=3)
+    state, query = packed(CSRProduct, A, X, beta_zero=False)
+    run = CSRProduct.bind(state, query)
+    for alpha, beta in ((2, 0.5), (2, 0.25), (0.5, 0.25), (1, 0.25), (1, 0), (2.5, 0), (2, 0.5)):
+        out = Y.clone()
+        assert_close(run(X, out, alpha, beta), A, X, alpha=alpha, beta=beta, out=Y)
+
+
+def test_a_handle_follows_the_stream_of_each_call(
+    A: Any, library: Fake, device: FakeDevice
+) -> None:
+    X, out = operand(11, 4), operand(14, 4)
+    state, query = packed(CSRProduct, A, X)
+    run = CSRProduct.bind(state, query)
+    for device.current in (5, 8, 5, 8, 8, 5):
+        run(X, out, 1, 0)
+        (handle,) = (x for x in library.objects.values() if x["kind"] == "handle")
+        assert handle["stream"] == device.current
+
+
+def test_another_device_is_made_the_current_one(
+    A: Any, library: Fake, device: FakeDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X = operand(11, 4)
+    state, query = packed(CSRProduct, A, X)
+    run, visits = CSRProduct.bind(state, query), device.visits
+    monkeypatch.setattr(FakeDevice, "is_current", lambda self: self.visits > visits)
+    assert_close(run(X, None, 1, 0), A, X)
+    assert device.visits == visits + 1
+
+
+def test_kinds_of_operands_that_are_remembered_are_limited(
+    A: Any, library: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spmm, "_KEPT", 3)
+    state, query = packed(CSRProduct, A, operand(11, 4))
+    run = CSRProduct.bind(state, query)
+    for n in range(2, 20):
+        X = operand(11, n)
+        assert_close(run(X, None, 1, 0), A, X)
+        assert 1 <= len(run._ready) <= 3
 
 
 def test_preprocessing_belongs_to_the_matrix_descriptor_and_its_workspace(
     A: Any, library: Fake
 ) -> None:
     X = operand(11, 4)
-    state, query = packed(CSRProduct, A, X)
+    state, query = packed(CSRProduct, A, X, assume_finite=True)
     CSRProduct.bind(state, query)(X, None, 1, 0)
     (call,) = library.named("cusparseSpMM")
     active = library.objects[call[4]]["active"]
@@ -89,7 +140,7 @@ def test_threads_have_handles_and_products_of_their_own(A: Any, library: Fake) -
 def test_a_graph_takes_what_was_prepared_ahead(A: Any, library: Fake, device: FakeDevice) -> None:
     """As `torch.cuda.graph` does it: another stream, and no call before."""
     X, out = operand(11, 4), operand(14, 4)
-    state, query = packed(CSRProduct, A, X)
+    state, query = packed(CSRProduct, A, X, assume_finite=True)
     run = CSRProduct.bind(state, query)
     assert device.settled == 2  # after packing, after preparing: other streams may go on
     prepared = library.named("cusparseSpMM_preprocess")
@@ -106,8 +157,9 @@ def test_a_graph_takes_what_was_prepared_ahead(A: Any, library: Fake, device: Fa
 
 
 def test_a_second_graph_has_memory_of_its_own(A: Any, library: Fake, device: FakeDevice) -> None:
+    """And an algorithm that need not look at the matrix, which a graph would do at each replay."""
     X, out = operand(11, 4), operand(14, 4)
-    state, query = packed(CSRProduct, A, X)
+    state, query = packed(CSRProduct, A, X, assume_finite=True)
     run = CSRProduct.bind(state, query)
     prepared = len(library.named("cusparseSpMM_preprocess"))
     device.current = 8
@@ -115,7 +167,20 @@ def test_a_second_graph_has_memory_of_its_own(A: Any, library: Fake, device: Fak
         assert_close(run(X, out, 1, 0), A, X)
     calls = library.named("cusparseSpMM")
     assert calls[0][10] != calls[1][10]
+    assert [call[9] for call in calls] == [c.SPMM_CSR_ALG3, c.SPMM_CSR_ALG2]
     assert len(library.named("cusparseSpMM_preprocess")) == prepared  # not recorded
+
+
+def test_a_second_graph_of_a_deterministic_call_keeps_the_algorithm(
+    A: Any, library: Fake, device: FakeDevice
+) -> None:
+    X, out = operand(11, 4), operand(14, 4)
+    state, query = packed(CSRProduct, A, X, assume_finite=True, deterministic=True)
+    run = CSRProduct.bind(state, query)
+    device.current = 8
+    for device.graph in (3, 4):
+        assert_close(run(X, out, 1, 0), A, X)
+    assert {call[9] for call in library.named("cusparseSpMM")} == {c.SPMM_CSR_ALG3}
 
 
 def test_no_memory_is_taken_that_a_graph_would_not_own(
@@ -253,7 +318,7 @@ def test_a_status_is_raised_where_an_operand_is_pointed_to(A: Any, library: Fake
     out = run(X, None, 1, 0)
     library.fails["cusparseDnMatSetValues"] = 3
     with pytest.raises(RuntimeError, match=r"SetValues of a dense operand .*_INVALID_VALUE"):
-        run(X, out, 1, 0)
+        run(X.clone(), out, 1, 0)
 
 
 def test_bytes_of_a_state_are_those_of_new_arrays(library: Fake) -> None:

@@ -36,7 +36,7 @@ def test_the_rule_fits_the_hardware(block: tuple[int, int], m: int, n: int) -> N
         stored = block[::-1] if transposed else block
         for stored_blocks in (None, 0, 5000):
             facts = {"m": m, "transposed": transposed, "nnzb": stored_blocks}
-            found = configs.choose("triton-blocks", query(stored, n, **facts), PROCESSORS)
+            found = configs.specialised(query(stored, n, **facts), PROCESSORS)
             assert block[0] % found.BM == 0
             assert block[1] % found.BK == 0
             assert shared_bytes(found) <= configs.SHARED - configs.RESERVED
@@ -99,6 +99,7 @@ def test_the_nearest_measured_bucket_counts(tmp_path: Path) -> None:
         assert configs.choose("triton-blocks", other, PROCESSORS).source == "rule"
 
 
+@pytest.mark.usefixtures("_tables")
 def test_forced_parameters_come_first() -> None:
     asked, mine = query((64, 64)), Config(64, 128, 64, stages=2)
     with configs.with_config("triton-blocks", mine):
@@ -120,3 +121,19 @@ def test_unknown_parameters_are_refused() -> None:
 def test_a_query_without_a_block_size_is_a_mistake() -> None:
     with pytest.raises(ValueError, match="must name the block size"):
         configs.choose("triton-blocks", replace(query((64, 64)), blocksize=None), PROCESSORS)
+
+
+def test_shipped_tables_are_of_this_kind() -> None:
+    """Every measured row is found again by its own call, and fits the hardware."""
+    rows = configs._rows()
+    assert rows
+    for found in rows:
+        assert set(found["facts"]) == set(configs.facts_of(query((64, 64))))
+        assert set(found["sizes"]) == set(configs.sizes_of(query((64, 64))))
+        config = Config(**found["config"])
+        assert found["facts"]["blocksize"][0] % config.BM == 0
+        assert found["facts"]["blocksize"][1] % config.BK == 0
+        assert shared_bytes(config) <= configs.SHARED - configs.RESERVED
+    for path in (Path(configs.__file__).parent / "tables").glob("*.json"):
+        provenance = json.loads(path.read_text())["provenance"]
+        assert {"device", "versions", "commit", "date", "repetitions", "spread"} <= set(provenance)

@@ -76,7 +76,7 @@ def test_rows_that_outlast_the_rest_start_first() -> None:
     ("counts", "columns", "programs", "cut"),
     [
         ([8] * 64, 32, 132, []),
-        ([512] + [8] * 255, 128, 132, []),  # its tiles take no longer than all others together
+        ([512] + [8] * 255, 400, 132, []),  # its tiles take no longer than all others together
         ([512] + [8] * 255, 1, 132, [0]),
         ([10, 10, 500, 10, 400], 1, 132, [2, 4]),
         ([15, 0, 0, 0], 1, 132, []),  # too short to be worth it
