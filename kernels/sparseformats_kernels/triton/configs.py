@@ -80,10 +80,9 @@ def specialised(query: Query, processors: int) -> Config:
     bm, bk = (next(size for size in (128, 64, r) if r % size == 0)), min(c, 64)
     rows = -(-query.m // bm)
     widest = {128: 256, 64: 512, 32: 512, 16: 1024}[bm]
-    bn = next((w for w in (64, 128, 256, 512) if query.n <= w), widest)
+    bn = min(widest, next((w for w in (64, 128, 256, 512) if query.n <= w), widest))
     while bn > 128 and rows * -(-query.n // bn) < _WAVES[bn, bm == 128] * processors:
         bn //= 2
-    bn = min(bn, widest)
     if bm >= 64 and bn > 128 and 0 < _row_length(query) <= _FEW * 64:
         bn = 256 if bm == 64 else 128
     return _shaped(bm, bn, bk)
