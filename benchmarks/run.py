@@ -107,6 +107,7 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--kernel", help="measure this kernel instead of the chosen one")
     parser.add_argument("--quick", action="store_true", help="ours, dense and torch only")
     parser.add_argument("--scale", choices=("full", "tiny"), default="full")
+    parser.add_argument("--tuner-seconds", type=float, default=torch_bsr.SECONDS)
     parser.add_argument("--ceilings", action="store_true", help="measure the ceilings again")
     parser.add_argument("--list", action="store_true", help="show the tasks and end")
     options = parser.parse_args(given)
@@ -130,6 +131,7 @@ def main(given: Sequence[str] | None = None) -> int:
         return 0
     clock = clock_for(options.device)
     shared = provenance(options.device, options.commit)
+    torch_bsr.SECONDS = options.tuner_seconds
     torch_bsr.keep_in(options.out.parent / torch_bsr.FILE.name)
     if options.ceilings:
         merge(options.out, [r | shared for r in ceilings.rows(clock, options.scale)], order)

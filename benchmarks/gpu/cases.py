@@ -122,6 +122,11 @@ class Case:
         return any(g.baseline in (TORCH, TUNED) and g.value is not None for g in self.goals)
 
     @property
+    def finite(self) -> bool:
+        """The operand is promised finite: what cuSPARSE's quickest algorithm for CSR needs too."""
+        return self.format == "csr"
+
+    @property
     def workload(self) -> str:
         """The case in words."""
         shape = f"{self.m}x{self.k}x{self.n} {self.dtype}"
@@ -129,7 +134,8 @@ class Case:
         rows = f" (max/mean {self.skew:g})" if self.pattern == "power-law" else ""
         layout = ", linear-layer layout" if self.linear else ""
         kind = f"{self.format} @ dense {shape}{edges}, density {self.density:g}"
-        return f"{kind}, {self.pattern}{rows}{layout}"
+        promise = ", operand promised finite" if self.finite else ""
+        return f"{kind}, {self.pattern}{rows}{layout}{promise}"
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -54,6 +54,7 @@ class Side(NamedTuple):
 
 def ours(problem: Problem, kernel: str | None = None, **options: Any) -> Side:
     """What a user gets: the kernel that dispatch chooses, or one asked for by name."""
+    options.setdefault("assume_finite", problem.case.finite)
     plan = sf.plan(problem.matrix, problem.X, out=problem.Y, kernel=kernel, **options)
     return Side("ours", partial(plan, problem.X, out=problem.Y), kernel=plan.kernel)
 
