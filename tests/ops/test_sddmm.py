@@ -23,6 +23,7 @@ CASES = [
     for library in LIBRARIES
     for format in FORMATS
     if allows(record, "library", library)
+    and allows(record, "device", "cpu")
     and (record.formats == ("*",) or format.removesuffix(".T") in record.formats)
 ]
 EACH = pytest.mark.parametrize(("kernel", "library", "format"), CASES)

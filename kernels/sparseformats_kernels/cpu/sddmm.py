@@ -20,7 +20,8 @@ from sparseformats_kernels.cpu.common import compute_dtype, deliver, gemm
 
 __all__ = ["block_gemm", "gather", "panels"]
 
-CHUNK = 1 << 20  # bytes gathered at a time: stays in a core's cache
+CHUNK = 1 << 20  # bytes gathered at a time on a CPU: stays in a core's cache
+DEVICE_CHUNK = 256 << 20  # bytes gathered at a time elsewhere: fills a device, not its memory
 
 
 def gather(A: SparseMatrix, X: Array, Y: Array, alpha: Any, query: Query) -> Array:
@@ -31,7 +32,7 @@ def gather(A: SparseMatrix, X: Array, Y: Array, alpha: Any, query: Query) -> Arr
     left = lib.contiguous(lib.astype(X, dtype))
     right = lib.contiguous(lib.astype(Y, dtype).mT)
     found = lib.empty((count,), dtype, A.device)
-    step = max(1, CHUNK // max(1, n * itemsize(dtype)))
+    step = max(1, _chunk(A) // max(1, n * itemsize(dtype)))
     with np.errstate(all="ignore"):
         for i in range(0, count, step):
             piece = slice(i, i + step)
@@ -77,7 +78,7 @@ def block_gemm(A: SparseMatrix, X: Array, Y: Array, alpha: Any, query: Query) ->
     left = _panels(lib, lib.astype(X, multiplies), r)
     right = lib.contiguous(_panels(lib, lib.astype(Y, multiplies).mT, c).mT)
     found = lib.empty((int(row.shape[0]), r, c), multiplies, A.device)
-    step = max(1, CHUNK // max(1, n * (r + c) * itemsize(multiplies)))
+    step = max(1, _chunk(A) // max(1, n * (r + c) * itemsize(multiplies)))
     with np.errstate(all="ignore"):
         for i in range(0, int(row.shape[0]), step):
             piece = slice(i, i + step)
@@ -85,6 +86,10 @@ def block_gemm(A: SparseMatrix, X: Array, Y: Array, alpha: Any, query: Query) ->
     found = found > 0 if kind(dtype) == "b" else found
     y = deliver(lib, found, None, alpha, 0, query.out_dtype or dtype)
     return _in_slots(A, y, used)
+
+
+def _chunk(A: SparseMatrix) -> int:
+    return CHUNK if A.device == "cpu" else DEVICE_CHUNK
 
 
 def _dots(lib: ArrayLibrary, a: Array, b: Array, dtype: str) -> Array:

@@ -16,7 +16,7 @@ __all__ += ["rearranging", "slots", "width"]
 BANDWIDTH = 4.3e6  # bytes a microsecond, of the device's memory
 LAUNCH = 6.0  # microseconds of a call that does nothing
 _CALL = 20.0  # between calls of torch's own product, however small
-_CHUNK = 1 << 20  # bytes that a sampled product gathers at a time
+_CHUNK = 256 << 20  # bytes that a sampled product gathers at a time
 _STEPS = 40.0  # microseconds of the calls for one chunk
 
 # Multiplications and additions a microsecond of cuBLAS at large sizes.

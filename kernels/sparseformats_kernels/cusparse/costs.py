@@ -27,7 +27,7 @@ def _longest(query: Query) -> float:
     """Elements of the longest row; where nobody told, of rows that are even but for chance."""
     mean = slots(query) / max(1, query.m)
     if query.row_skew is not None:
-        return mean * 2.0 ** (query.row_skew + 0.5)
+        return mean * math.exp2(query.row_skew + 0.5)
     return mean + 4 * math.sqrt(mean)
 
 

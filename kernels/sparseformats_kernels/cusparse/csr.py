@@ -71,7 +71,7 @@ class CSRProduct:
     @staticmethod
     def run(state: State, x: Array, out: Array | None, alpha: Any, beta: Any) -> Array:
         """Multiply on the current stream."""
-        rules = Rules(choose, True, state.lib.deterministic())
+        rules = Rules(choose, True, state.lib.deterministic(), state.gives == "int32")
         return Bound(state, rules)(x, out, alpha, beta)
 
     @staticmethod

@@ -72,10 +72,8 @@ class Bound:
         if stream is None:
             return self._elsewhere(x, out, alpha, beta)
         steps = self._steps
-        key = (
-            *(get_ident(), stream, x.shape, steps(x)),
-            *(None if out is None else steps(out), beta == 0),
-        )
+        given = None if out is None else steps(out)
+        key = (get_ident(), stream, x.shape, steps(x), given, beta == 0)
         found = self._ready.get(key)
         if found is None:
             found = _prepare(self._state, self._rules, x, out, beta, stream, 0)

@@ -133,8 +133,8 @@ class State:
         if capture and not self.device.can_allocate_in_capture():
             raise RuntimeError(
                 "matmul: prepare before capture: this call needs memory that CuPy cannot give to "
-                "a graph; call sparseformats.plan(A, X, out=Y) with these operands before it, "
-                "all row-major or column-major"
+                "a graph; call sparseformats.plan(A, X, out=Y) with these operands before it, all "
+                "row-major or column-major, and of half types only with assume_finite=True"
             )
 
     def reserve(self, shapes: set[Shape]) -> None:

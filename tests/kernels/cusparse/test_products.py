@@ -208,9 +208,10 @@ def test_promoted_dtypes(a: str, x: str, library: Fake) -> None:
 
 def test_bytes_give_words(library: Fake) -> None:
     A, X = matrix("csr", (14, 11), "torch", "int8"), operand(11, 4, "int8")
-    y = product(CSRProduct, A, X, None, 3)
-    assert y.dtype == torch.int32
-    assert torch.equal(y, 3 * (A.to_dense().int() @ X.int()))
+    state, _ = packed(CSRProduct, A, X)
+    for y in (product(CSRProduct, A, X, None, 3), CSRProduct.run(state, X, None, 3, 0)):
+        assert y.dtype == torch.int32
+        assert torch.equal(y, 3 * (A.to_dense().int() @ X.int()))
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
