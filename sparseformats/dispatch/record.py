@@ -76,7 +76,7 @@ class KernelRecord:
     tolerance : Tolerance
         Bound of its error.
     deterministic : bool
-        It gives the same bits on every run.
+        It gives the same bits on every run, at least to calls that ask for that.
     doc : str
         One line for the table of kernels.
     note : callable or None

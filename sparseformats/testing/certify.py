@@ -142,6 +142,7 @@ def _certify_product(
 ) -> None:
     bound = _bound(record, flush)
     finite = isinstance(values, str) and values != "any"
+    precision = needed_precision(record)
 
     def law(A: Any, data: Any, left: bool, out: str | None, scalars: tuple[int, int]) -> None:
         X = data.draw(dense_operands(A, left=left, values=values), label="X")
@@ -151,7 +152,7 @@ def _certify_product(
         with dispatch.tracing() as trace:
             try:
                 options: Any = {"left": left, "out": out, "kernel": record.name}
-                options |= {"assume_finite": finite}
+                options |= {"assume_finite": finite, "precision": precision}
                 check_product(A, X, alpha=alpha, beta=beta, bound=bound, **options)
             except NoKernelError as refusal:
                 _count_refusal(certificate, record, refusal)
@@ -161,6 +162,14 @@ def _certify_product(
 
     outs, scalars = st.sampled_from(_OUT), st.sampled_from(_SCALARS)
     _run(given(drawn, st.data(), st.booleans(), outs, scalars)(law), examples)
+
+
+def needed_precision(record: KernelRecord) -> str | None:
+    """The precision that a kernel has to be asked for, if it serves no call without."""
+    for check in record.checks:
+        if isinstance(check, dispatch.checks.Check) and check.fact == "precision":
+            return None if None in check.allowed else str(check.allowed[0])
+    return None
 
 
 def _bound(record: KernelRecord, flush: bool) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import sparseformats as sf
-from tests.gpu.kernels import Case, dtypes_of, example, formats_of, kind, record_of
+from tests.gpu.kernels import Case, block_for, dtypes_of, example, formats_of, kind, record_of
 from tests.gpu.streams import side_stream
 from tests.kernels.triton.matrices import dense, matrix
 from tests.kernels.triton.ordeal import Subject
@@ -25,7 +25,8 @@ def operands(case: Case, device: str) -> tuple[Any, Any] | None:
     served = dtypes_of(case)
     dtype = next(d for d in ("float16", "float32", "float64") if d in served)
     place = {"values": "integers", "device": device}
-    A = example(case, formats_of(case)[0], (512, 768), (64, 64), dtype, density=0.2, **place)
+    block = block_for(case.kernel)
+    A = example(case, formats_of(case)[0], (512, 768), block, dtype, density=0.2, **place)
     return A, dense((A.shape[1], 64), dtype, library=case.library, **place)
 
 

@@ -10,6 +10,9 @@ process: turning it for one call would change what other threads compute meanwhi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
 from typing import Any, NamedTuple, final
 
 from sparseformats._arrays import Array, ArrayLibrary
@@ -21,6 +24,8 @@ from sparseformats_kernels.cuda.devices import device_of
 from sparseformats_kernels.cuda.elements import as_dense
 
 __all__ = ["Dense", "State"]
+
+_switching = Lock()
 
 
 class State(NamedTuple):
@@ -74,9 +79,34 @@ def _by_torch(dense: Array, x: Array, out: Array | None, alpha: Any, beta: Any) 
 
     # Told where to write, torch leaves the dtype alone under autocast.
     y = dense.new_empty((dense.shape[0], x.shape[1])) if out is None else out
-    if alpha == 1 and beta == 0:
-        return torch.mm(dense, x, out=y)
-    return torch.addmm(y, dense, x, alpha=alpha, beta=beta, out=y)
+    with _sums_in_float32(torch, dense.dtype):
+        if alpha == 1 and beta == 0:
+            return torch.mm(dense, x, out=y)
+        return torch.addmm(y, dense, x, alpha=alpha, beta=beta, out=y)
+
+
+@contextmanager
+def _sums_in_float32(torch: Any, dtype: Any) -> Iterator[None]:
+    """Keep cuBLAS from adding up parts of a sum in a half type, which torch allows by default.
+
+    The switch is the process's. While it is off other threads may get more exact products; the
+    lock sees to it that it is put back as it was found.
+    """
+    switch = torch.backends.cuda.matmul
+    names = {torch.float16: "fp16", torch.bfloat16: "bf16"}
+    if dtype not in names:
+        yield
+        return
+    name = f"allow_{names[dtype]}_reduced_precision_reduction"
+    with _switching:
+        before = getattr(switch, name)
+        if before is not False:
+            setattr(switch, name, False)
+        try:
+            yield
+        finally:
+            if before is not False:
+                setattr(switch, name, before)
 
 
 def _by_cupy(state: State, x: Array, out: Array | None, alpha: Any, beta: Any) -> Array:

@@ -23,6 +23,7 @@ __all__ = ["Bound", "Choose", "Rules", "bind"]
 Choose = Callable[[State, Case], Way | int]
 """How to serve a case; a bare number is an algorithm for operands as they lie."""
 
+_ALIGNED = 16  # bytes
 _KEPT = 64  # kinds of operands that a bound kernel remembers
 
 
@@ -175,8 +176,10 @@ def _prepare(
     if result is None or not direct or (result[0] == ORDER_ROW) != by_row[1]:
         state.refuse_memory_in(capture)
         aside, result = lib.maker(size, shape.gives, device.place), _contiguous(vector, n)
-    # The addresses of each call come with it; these are any that the device can read.
-    places = (lib.address(x), source[1]), (lib.address(x if out is None else out), result[1])
+    # The addresses of each call come with it; these are any that the device can read, on a multiple
+    # of what the widest type needs (memory is handed out in larger pieces than that).
+    some = [lib.address(a) // _ALIGNED * _ALIGNED for a in (x, x if out is None else out)]
+    places = (some[0], source[1]), (some[1], result[1])
     launch = state.launch(shape, *places, stream, capture)
     return _Ready(state, launch, renew, lib.maker(size, state.gives, device.place), aside)
 
