@@ -316,6 +316,10 @@ class ArrayLibrary:
     def where(self, mask: Array, a: Any, b: Any) -> Array:
         return self._np.where(mask, a, b)
 
+    def add(self, a: Array, b: Array) -> Array:
+        """``a + b`` of one dtype."""
+        return a + b
+
     def erf(self, x: Array) -> Array:
         """The error function of a floating array."""
         from scipy.special import erf

@@ -56,7 +56,7 @@ def add(A: SparseMatrix, B: Any) -> Any:
     if not isinstance(B, SparseMatrix):
         return A if _is_nothing("+", B) else NotImplemented
     name = _checked("+", A, B)
-    op = operator.or_ if is_boolean(name) else operator.add
+    op = operator.or_ if is_boolean(name) else A.lib.add
     return _back("+", A, B, _union(coordinates(A), coordinates(B), op, name))
 
 
@@ -77,7 +77,7 @@ def subtract(A: SparseMatrix, B: Any) -> Any:
     lib = B.lib
     minus = mapped(coordinates(B), lambda x: negated(lib, cast(lib, x, name)))
     assert isinstance(minus, COO)
-    return _back("-", A, B, _union(coordinates(A), minus, operator.add, name))
+    return _back("-", A, B, _union(coordinates(A), minus, lib.add, name))
 
 
 @placed

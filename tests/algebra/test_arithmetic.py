@@ -259,3 +259,15 @@ def test_planted(planted: Any) -> None:
 
     with pytest.raises((AssertionError, sf.PatternError)):
         law()
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_an_infinite_part_of_a_sum_leaves_the_other_alone(library: str) -> None:
+    """torch adds ``a + (1 + 0j) * b``: its sum of 1 and inf + 1j is inf + NaN j."""
+    a, b = (
+        sf.CSR(np.array([x], np.complex64), [0], [0, 1], (1, 1)).to_library(library)
+        for x in (1 + 0j, complex(np.inf, 1))
+    )
+    for symbol, sign in (("+", 1), ("-", -1)):
+        found = OPS[symbol](a, b).to_library("numpy").data[0]
+        assert (found.real, found.imag) == (sign * np.inf, sign * 1.0)

@@ -108,7 +108,7 @@ _SDDMM = (
         "cuda-blocks",
         "sddmm",
         ("bsr", "blocked_ell"),
-        "sparseformats_kernels.cpu.sddmm:block_gemm",
+        f"{_HERE}.sampled:block_gemm",
         # CuPy's arrays do not answer to NumPy's matmul, which that code calls.
         checks=(checks.library_is("torch"), *_DEVICE, _HAS_GEMM),
         cost=costs.block_gemm,

@@ -49,8 +49,9 @@ class State:
     """
 
     __slots__ = (
+        "lent",
         *("api", "arguments", "arrays", "captured", "computes", "create", "device", "dtype"),
-        *("gives", "home", "is_half", "k", "lib", "lock", "longest", "m", "nnz", "one"),
+        *("gives", "home", "is_half", "k", "lib", "lock", "lent", "longest", "m", "nnz", "one"),
         *("products", "raw_dtype", "reach", "spared", "spares", "zero"),
     )
 
@@ -80,6 +81,7 @@ class State:
         self.products: dict[tuple[Any, ...], Product] = {}
         self.captured: dict[tuple[Any, ...], Product] = {}
         self.spares: dict[Shape, Product] = {}
+        self.lent: list[Product] = []
         self.spared = 0
         self.lock = Lock()
         self.home = device.stream()
@@ -115,6 +117,7 @@ class State:
         if capture:
             spare = self.spares.pop(shape, None)
             if spare is not None:
+                self.lent.append(spare)  # a graph replays it: its workspace stays ours for good
                 return spare
             self.refuse_memory_in(capture)
         elif stream != self.home:

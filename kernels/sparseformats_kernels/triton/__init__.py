@@ -30,7 +30,7 @@ def _lines(query: Query) -> int:
     """Rows of the values, seen as a matrix as wide as a block."""
     r, c = query.blocksize or (1, 1)
     stored = query.nnzb if query.nnzb is not None else (query.nbytes or 0) // (r * c * 2)
-    return max(query.m, query.k, stored * r)
+    return max(query.m, query.k, query.n * max(1, query.batch), stored * r)
 
 
 def _as_multiplied(query: Query) -> tuple[int, int]:

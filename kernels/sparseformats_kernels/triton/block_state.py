@@ -14,6 +14,7 @@ from sparseformats_kernels.cuda.devices import Device, device_of
 from sparseformats_kernels.triton.configs import Config
 from sparseformats_kernels.triton.packing import Blocks, blocks_of
 from sparseformats_kernels.triton.schedule import in_parts, schedule
+from sparseformats_kernels.triton.sending import KEPT_LISTS
 from sparseformats_kernels.triton.sizes import processors_of
 
 __all__ = ["ALIGNED", "Lists", "State"]
@@ -42,6 +43,11 @@ class Lists(NamedTuple):
     split: Array | None = None
     parts: int = 0
 
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """All of them."""
+        return tuple(x for x in (self.program_ptr, self.items, self.split) if x is not None)
+
 
 class State:
     """A matrix's blocks, and the lists of tiles made of them so far."""
@@ -55,7 +61,7 @@ class State:
         self.device: Device = device_of(A.data, lib)
         self.blocks: Blocks = blocks_of(A, query.transposed)
         size = tuple(int(s) for s in A.data.shape[-2:])
-        values = lib.reshape(A.data, (-1, size[1]))
+        values = lib.contiguous(lib.reshape(lib.native(A.data), (-1, size[1])))
         if not values.shape[0]:
             values = lib.zeros((size[0], size[1]), A.dtype_name, A.device)  # something to name
         self.values = _aligned_copy(lib, values)
@@ -65,6 +71,7 @@ class State:
         self.query = query
         self.lists: dict[tuple[int, ...], Lists] = {}
         self.lock = Lock()
+        self.device.settle()  # other streams may use it at once
 
     def tiles(self, config: Config, columns: int) -> Lists:
         """The tiles of a result that is so many tiles wide."""
@@ -72,6 +79,8 @@ class State:
         with self.lock:
             found = self.lists.get(key)
             if found is None:
+                if len(self.lists) >= KEPT_LISTS:
+                    self.lists.pop(next(iter(self.lists)))  # whoever uses it keeps it
                 found = self.lists[key] = self._deal(config, columns)
         return found
 
@@ -93,6 +102,7 @@ class State:
         items[:, 0] = parts.row[items[:, 0]]
         on_device = [lib.from_numpy(x, place) for x in (program_ptr, items)]
         most = int(parts.number.max(initial=0))
+        self.device.settle()
         return Lists(on_device[0], on_device[1], programs, split, most)
 
 

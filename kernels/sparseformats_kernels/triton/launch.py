@@ -106,6 +106,7 @@ class Launch:
     grid: int
     device: int
     keep: tuple[Any, ...] = ()  # arrays whose addresses the parameters hold
+    taken: bool = False  # somebody calls it
     _slots: dict[str, tuple[int, Any]] = field(default_factory=dict)
     _maps: dict[str, tuple[int, tuple[int, ...], int]] = field(default_factory=dict)
     lock: Any = field(default_factory=Lock)
@@ -160,7 +161,10 @@ class Launch:
         for name, value in values.items():
             where, size = self._slots[name]
             kind: Any = ctypes.c_float if isinstance(value, float) else _INTEGERS[size]
-            kind.from_address(where).value = value
+            slot = kind.from_address(where)
+            slot.value = value
+            if kind is not ctypes.c_float and slot.value != value and value < 1 << 63:
+                raise OverflowError(f"parameter {name} of a kernel cannot hold {value}")
 
     def mapped(
         self, name: str, dtype: str, shape: tuple[int, int], step: int

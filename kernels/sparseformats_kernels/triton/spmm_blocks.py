@@ -15,12 +15,14 @@ from sparseformats_kernels.triton import configs
 from sparseformats_kernels.triton.block_state import ALIGNED, State
 from sparseformats_kernels.triton.calls import activation_of, called_with, capability_of, has_bias
 from sparseformats_kernels.triton.launch import Launch, Specimen, compiled
+from sparseformats_kernels.triton.sending import Sender, refuse_in_capture
 from sparseformats_kernels.triton.sizes import processors_of
 from sparseformats_kernels.triton.sums import Sums
 from sparseformats_kernels.triton.variants import specimen_of
 
 __all__ = ["TritonBlocks"]
 
+_MEMORY = "this call needs memory beside its result, which CuPy cannot give to a graph"
 _TYPES = {"float16": "fp16", "bfloat16": "bf16"}
 
 
@@ -74,9 +76,10 @@ class Call:
         self.ready: dict[tuple[Any, ...], _Ready] = {}
         self.alike = query.batch == 1  # every call brings arrays of the same shapes and strides
         self.lock = Lock()
+        self.steps: tuple[int, ...] | None = None  # of the operand that `()` is ready for
         self.prepared: dict[int, tuple[Launch, Sums | None]] = {}
-        if query.n and state.shape[0]:
-            self.prepared[query.n] = self.launch(query.n)
+        for n in {query.n, query.n * query.batch} - {0} if state.shape[0] else ():
+            self.prepared[n] = self.launch(n)
 
     def launch(self, n: int) -> tuple[Launch, Sums | None]:
         """The kernel for n columns, compiled, with its parameters but those of a call.
@@ -90,7 +93,7 @@ class Call:
             lists = state.tiles(config, -(-n // config.BN))
             made = specimen(self, config, lists.split is not None)
             code = compiled(made, capability_of(query), device.index)
-            launch = Launch(code, lists.programs, device.index, lists)
+            launch = Launch(code, lists.programs, device.index, lists.arrays)
             launch.set(
                 program_ptr=address(lists.program_ptr),
                 items=address(lists.items),
@@ -114,16 +117,31 @@ class Call:
         self, x: Array, out: Array | None, alpha: Any, beta: Any, bias: Array | None = None
     ) -> Array:
         """``alpha * (A @ x) + beta * out``, and what the query's epilogue says."""
-        key = () if self.alike else self._key(x, out)
+        device = self.state.device
+        alike = self.alike and (out is None or device.steps(x) == self.steps)
+        key = () if alike else self._key(x, out)
         ready = self.ready.get(key)
         if ready is None:
             n = int(x.shape[1])
             if not self.state.shape[0] or not n:
                 shape = (self.state.shape[0], n)
-                return self.state.device.empty(shape, self.state.dtype) if out is None else out
-            made = self.prepared.pop(n, None) or self.launch(n)
-            ready = self.ready.setdefault(key, _Ready(self, *made, x, out))
+                return device.empty(shape, self.state.dtype) if out is None else out
+            if self.steps is None:
+                self.steps, key = device.steps(x), () if self.alike else key
+            ready = self.ready.setdefault(key, _Ready(self, *self._prepared(n), x, out))
         return ready(x, out, alpha, beta, bias)
+
+    def _prepared(self, n: int) -> tuple[Launch, Sums | None]:
+        """What was prepared for n columns, else made now."""
+        made = self.prepared.get(n)
+        if made is None:
+            refuse_in_capture(self.state.device, f"nothing is prepared for {n} columns yet")
+            return self.launch(n)
+        launch = made[0]
+        if launch.taken:  # the parameters are those of operands of other strides
+            return self.launch(n)
+        launch.taken = True
+        return made
 
     def _key(self, x: Array, out: Array | None) -> tuple[Any, ...]:
         """What tells the pieces of a batch apart."""
@@ -176,6 +194,12 @@ class _Ready:
         self.bias = launch.slot("bias")
         self.pointer = lib.pointer()
         self.at = [0, 0]
+        self.takes = (any(self.copies) or sums is not None) and (
+            not self.device.can_allocate_in_capture()
+        )
+        launches = (launch,) if sums is None else (launch, sums.launch)
+        reads = (state.values, *state.blocks[:2], *(x for each in launches for x in each.keep))
+        self.send = Sender(self.device, launches, reads)
 
     def steps(self, step: int) -> dict[str, int]:
         """Elements from row to row and from column to column of the result."""
@@ -185,6 +209,8 @@ class _Ready:
     def __call__(
         self, x: Array, out: Array | None, alpha: Any, beta: Any, bias: Array | None
     ) -> Array:
+        if self.takes:
+            refuse_in_capture(self.device, _MEMORY)
         if out is None:
             out = self.make()
         y = out
@@ -196,11 +222,7 @@ class _Ready:
             x = self.nothing
         with self.lock:
             parts = self._set(self.pointer(x), self.pointer(y), alpha, beta, bias)
-            if self.device.is_current():
-                self._send()
-            else:
-                with self.device.here():
-                    self._send()
+            self.send()
             del parts
         if y is not out:
             out[...] = y if self.y_rows else y.T
@@ -225,13 +247,6 @@ class _Ready:
         parts = self.sums.prepare(y, alpha, beta, bias)
         self.launch.set(partial=self.pointer(parts))
         return parts
-
-    def _send(self) -> None:
-        """Launch what there is on the current stream of the current device."""
-        stream = self.device.stream()
-        self.launch(stream)
-        if self.sums is not None:
-            self.sums.launch(stream)
 
     def _copied(self, which: int, x: Array, rows: bool, empty: bool = False) -> Array:
         """Memory that the copy engine can use, with the elements of `x` unless `empty`."""

@@ -12,6 +12,7 @@ from sparseformats_kernels.triton import block_state, configs, spmm_blocks
 from sparseformats_kernels.triton.calls import activation_of, called_with, capability_of, has_bias
 from sparseformats_kernels.triton.launch import Launch, Specimen, compiled
 from sparseformats_kernels.triton.schedule import schedule
+from sparseformats_kernels.triton.sending import KEPT_LISTS
 from sparseformats_kernels.triton.shared_variants import fitted, sharing_of, specimen_of_shared
 from sparseformats_kernels.triton.sizes import processors_of
 from sparseformats_kernels.triton.unions import Sharing, Unions, room, unions
@@ -64,6 +65,8 @@ class State(block_state.State):
         with self.lock:
             found = self.dealt.get(key)
             if found is None:
+                if len(self.dealt) >= KEPT_LISTS:
+                    self.dealt.pop(next(iter(self.dealt)))  # whoever uses it keeps it
                 found = self.dealt[key] = self._share(sharing, slots, columns)
         return found
 
@@ -81,6 +84,7 @@ class State(block_state.State):
         programs = min(processors_of(self.device), made.begin.size * wide)
         ptr, items = schedule(made.begin, made.end, wide, max(1, programs))
         dealt = lib.from_numpy(ptr, place), lib.from_numpy(items, place)
+        self.device.settle()
         return Lists(*dealt, made.k, made.present, made.starts, made.places, programs)
 
     def _on_host(self) -> tuple[Any, Any]:

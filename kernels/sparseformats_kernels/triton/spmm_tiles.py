@@ -19,6 +19,7 @@ from sparseformats_kernels.triton import configs, gather
 from sparseformats_kernels.triton.calls import activation_of, called_with, capability_of, has_bias
 from sparseformats_kernels.triton.launch import Launch, Specimen, compiled
 from sparseformats_kernels.triton.packing import Tiles, tiles
+from sparseformats_kernels.triton.sending import KEPT_LISTS, Sender, refuse_in_capture
 from sparseformats_kernels.triton.sizes import HOST, processors_of
 
 __all__ = ["Strides", "TritonTiles", "specimen_of"]
@@ -50,6 +51,7 @@ class State:
         self.rows = (query.blocksize or (1, 1))[query.transposed]
         self.lists: dict[int, Array] = {}
         self.lock = Lock()
+        self._settle()
 
     @property
     def processors(self) -> int:
@@ -68,8 +70,16 @@ class State:
                 row, column = np.tile(order, columns), np.repeat(np.arange(columns), top.size)
                 made = np.stack([top[row], column, begin[row], end[row]], axis=1).astype(np.int32)
                 found = self.lib.from_numpy(made, self.lib.device(self.values))
+                self._settle()
+                if len(self.lists) >= KEPT_LISTS:
+                    self.lists.pop(next(iter(self.lists)))  # whoever uses it keeps it
                 self.lists[columns] = found
         return found
+
+    def _settle(self) -> None:
+        """Other streams may use what was just made."""
+        if self.device is not None:
+            self.device.settle()
 
     def _tops(self) -> Any:
         """First row of the result that each row of tiles makes."""
@@ -160,12 +170,16 @@ class _Call:
         found = configs.choose("triton-tiles", query, state.processors)
         self.config = replace(found, BM=state.BM, BK=state.BK)  # as the values were packed
         self.alike = query.batch == 1  # every call brings arrays of the same shapes and strides
+        self.steps: tuple[int, ...] | None = None  # of the operand that `()` is ready for
         self.ready: dict[tuple[Any, ...], _Ready] = {}
         self.lock = Lock()
         if state.device is not None and query.n and state.shape[0]:
             like = _like(query.x_layout, state.shape[1], query.n, query.x_aligned)
             made = _like(query.out_layout or "C", state.shape[0], query.n, query.out_aligned)
             self.code(like, made)
+            with state.device.here():
+                for n in {query.n, query.n * query.batch}:
+                    state.items(-(-n // self.config.BN))
 
     def code(self, x: Strides, out: Strides) -> Any:
         """The kernel for operands of these strides, compiled and loaded."""
@@ -180,7 +194,9 @@ class _Call:
         self, x: Array, out: Array | None, alpha: Any, beta: Any, bias: Array | None = None
     ) -> Array:
         """``alpha * (A @ x) + beta * out``, and what the query's epilogue says."""
-        key = () if self.alike else self._key(x, out)
+        steps = self.lib.strides(x)
+        alike = self.alike and steps == self.steps  # a copy of an operand may lie otherwise
+        key = () if alike else self._key(x, out)
         ready = self.ready.get(key)
         if ready is not None:
             return ready(x, out, alpha, beta, bias)
@@ -192,6 +208,8 @@ class _Call:
         if out is not None and state.device is None:
             self._interpret(x, out, (alpha, beta), bias)
             return out
+        if self.steps is None:
+            self.steps, key = steps, () if self.alike else key
         return self.ready.setdefault(key, _Ready(self, x, out))(x, out, alpha, beta, bias)
 
     def _key(self, x: Array, out: Array | None) -> tuple[Any, ...]:
@@ -224,6 +242,7 @@ class _Ready:
         if state.device is None:
             raise RuntimeError("kernels are launched on a device only; this state is on a CPU")
         self.device, n = state.device, int(x.shape[1])
+        refuse_in_capture(self.device, "operands that lie like these were not met yet")
         self.make = lib.maker((state.shape[0], n), state.dtype, state.device.place)
         steps, out_steps = _strides(lib, x), _strides(lib, self.make() if out is None else out)
         code = call.code(steps, out_steps)
@@ -241,6 +260,7 @@ class _Ready:
         self.scalars = not (call.query.alpha_one and call.query.beta_zero)
         self.x, self.out, self.bias = (launch.slot(name) for name in ("x", "out", "bias"))
         self.pointer = lib.pointer()
+        self.send = Sender(self.device, (launch,), (state.values, state.columns, items))
 
     def __call__(
         self, x: Array, out: Array | None, alpha: Any, beta: Any, bias: Array | None
@@ -253,11 +273,7 @@ class _Ready:
                 self.launch.set(alpha=float(alpha), beta=float(beta))
             if bias is not None:
                 self.bias.value = self.pointer(bias)
-            if self.device.is_current():
-                self.launch(self.device.stream())
-            else:
-                with self.device.here():
-                    self.launch(self.device.stream())
+            self.send()
         return out
 
 

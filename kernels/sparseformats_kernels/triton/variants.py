@@ -8,6 +8,7 @@ from triton.experimental.gluon import language as gl
 
 from sparseformats_kernels.triton.configs import Config
 from sparseformats_kernels.triton.launch import Specimen
+from sparseformats_kernels.triton.packing import PAD
 from sparseformats_kernels.triton.specialised import multiply
 
 __all__ = ["specimen_of"]
@@ -51,6 +52,11 @@ def specimen_of(
         Some rows are summed in parts.
     """
     bm, bn, bk = config.BM, config.BN, config.BK
+    if block[0] % bm or block[1] % bk or config.stages < 2 or config.G > PAD:
+        raise ValueError(
+            f"launch parameters {config} do not go with blocks of {block[0]} x {block[1]}: BM and "
+            f"BK must divide them, with at least 2 stages and at most {PAD} blocks a stage"
+        )
     written = (bm // config.pieces, bn) if config.swap else (bm, bn // config.pieces)
     maps = {
         "values": (bk, bm) if transposed else (bm, bk),

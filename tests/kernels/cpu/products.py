@@ -31,7 +31,8 @@ CASES = [
     for record in KERNELS.values()
     for library in LIBRARIES
     for format in FORMATS
-    if allows(record, "library", library) and takes_format(record, format)
+    if allows(record, "library", library) and allows(record, "device", "cpu")
+    if takes_format(record, format)
 ]
 
 
