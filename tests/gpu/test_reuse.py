@@ -147,3 +147,24 @@ def test_a_plan_is_recorded_without_a_call_before(
     X.copy_(X % 2)
     graph.replay()
     assert torch.equal(Y, (A.to_dense().double() @ X.double()).to(X.dtype))
+
+
+@pytest.mark.parametrize("columns_contiguous", [False, True])
+@pytest.mark.parametrize("n", [1, 4, 12, 20])
+def test_memory_behind_short_lines(
+    block_kernel: str, n: int, columns_contiguous: bool, device: str
+) -> None:
+    """Lines that begin at multiples of 16 bytes and do not end there: what follows is not ours."""
+    A = matrix("bsr", (52, N), block_for(block_kernel), "float16", values="integers", device=device)
+    X, subject = (
+        dense((N, n), "float16", values="integers", device=device),
+        Subject(block_kernel, device),
+    )
+    shape = (n, 52) if columns_contiguous else (52, n)
+    memory = torch.full((shape[0], -(-shape[1] // 8) * 8 + 8), 7.0, dtype=X.dtype, device=device)
+    out = memory[:, : shape[1]]
+    found = subject.matmul(A, X, out=out.T if columns_contiguous else out, assume_finite=True)
+    if found is not None:
+        expected = (A.to_dense().double() @ X.double()).to(X.dtype)
+        assert torch.equal(found, expected)
+        assert (memory[:, shape[1] :] == 7).all()

@@ -168,10 +168,10 @@ class _Ready:
         self.make = lib.maker((m, n), dtype, self.device.place)
         if out is None:
             out = self.make()
-        x_step, y_step = (
-            _line_step(self.device, lib, a if rows else a.T)
-            for a, rows in ((x, self.x_rows), (out, self.y_rows))
-        )
+        x_step = _line_step(self.device, lib, x if self.x_rows else x.T)
+        y_step = _line_step(self.device, lib, out if self.y_rows else out.T)
+        if (n if self.y_rows else m) * itemsize(dtype) % ALIGNED:
+            y_step = 0  # the copy engine writes whole pieces of 16 bytes, beyond the end of a line
         self.copies = not x_step, not y_step
         self.lines = [
             _lines(dtype, shape if rows else shape[::-1])

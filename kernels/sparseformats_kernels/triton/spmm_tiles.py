@@ -172,6 +172,7 @@ class _Call:
         self.alike = query.batch == 1  # every call brings arrays of the same shapes and strides
         self.steps: tuple[int, ...] | None = None  # of the operand that `()` is ready for
         self.ready: dict[tuple[Any, ...], _Ready] = {}
+        self.codes: dict[Specimen, Any] = {}
         self.lock = Lock()
         if state.device is not None and query.n and state.shape[0]:
             like = _like(query.x_layout, state.shape[1], query.n, query.x_aligned)
@@ -186,9 +187,13 @@ class _Call:
         device = self.state.device
         if device is None:
             raise RuntimeError("kernels are launched on a device only; this state is on a CPU")
-        with self.lock, device.here():
-            made = specimen_of(self.query, self.config, x, out)
-            return compiled(made, capability_of(self.query), device.index)
+        made = specimen_of(self.query, self.config, x, out)
+        found = self.codes.get(made)
+        if found is None:
+            refuse_in_capture(device, "no kernel is compiled yet for operands that lie like these")
+            with self.lock, device.here():
+                found = self.codes[made] = compiled(made, capability_of(self.query), device.index)
+        return found
 
     def __call__(
         self, x: Array, out: Array | None, alpha: Any, beta: Any, bias: Array | None = None
@@ -242,7 +247,6 @@ class _Ready:
         if state.device is None:
             raise RuntimeError("kernels are launched on a device only; this state is on a CPU")
         self.device, n = state.device, int(x.shape[1])
-        refuse_in_capture(self.device, "operands that lie like these were not met yet")
         self.make = lib.maker((state.shape[0], n), state.dtype, state.device.place)
         steps, out_steps = _strides(lib, x), _strides(lib, self.make() if out is None else out)
         code = call.code(steps, out_steps)
