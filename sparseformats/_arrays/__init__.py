@@ -29,6 +29,7 @@ __all__ = [
     "NumPyLibrary",
     "TorchLibrary",
     "is_array",
+    "is_packed",
     "known",
     "library",
     "of",
@@ -102,6 +103,11 @@ def known(x: object) -> ArrayLibrary | None:
 def is_array(x: object) -> bool:
     """Whether `x` is a dense array of a library that is loaded (lists are not)."""
     return _find(x) is not None
+
+
+def is_packed(x: object) -> bool:
+    """Whether `x` is one of torch's packed 2:4 tensors, which call themselves strided."""
+    return type(x).__module__ == "torch.sparse.semi_structured"
 
 
 def of(*arrays: Array) -> ArrayLibrary:

@@ -75,7 +75,7 @@ def operand(what: str, W: Any) -> Any:
 
 def _is_dense(W: Any) -> bool:
     strided = str(getattr(W, "layout", "torch.strided")) == "torch.strided"
-    return strided and _arrays.is_array(W)
+    return strided and _arrays.is_array(W) and not _arrays.is_packed(W)
 
 
 class Part(NamedTuple):

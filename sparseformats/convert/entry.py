@@ -161,7 +161,7 @@ def asformat(x: Any, format: str | None = None, **options: Any) -> SparseMatrix:
 
 def _importer(x: Any) -> str | None:
     """Name of the interop function for a sparse object; None for what may be dense."""
-    if str(getattr(x, "layout", "")).startswith("torch.sparse"):
+    if str(getattr(x, "layout", "")).startswith("torch.sparse") or _arrays.is_packed(x):
         return "from_torch"
     modules = {cls.__module__ for cls in type(x).__mro__}
     if any(name.startswith("cupyx.scipy.sparse") for name in modules):

@@ -279,14 +279,16 @@ class SparseMatrix:
         return to_scipy(self)
 
     def to_torch(self) -> Any:
-        """Sparse torch tensor of this format (COO, CSR, CSC, BSR, BSC layouts).
+        """Sparse torch tensor of this format (COO, CSR, CSC, BSR, BSC layouts, packed 2:4).
 
-        *Loses*: the marks of stored zeros of block formats.
+        *Loses*: the marks of stored zeros of block formats and 2:4.
 
         Raises
         ------
         TypeError
             torch has no such layout or dtype; the text names alternatives.
+        PatternError, LossyConversionError
+            torch's packed 2:4 has no place for a value: float32 is 1:2 there.
         """
         from sparseformats.convert import to_torch
 

@@ -101,6 +101,8 @@ def _library(what: str, arrays: Mapping[str, Any]) -> ArrayLibrary:
                 f"got {type(x).__name__}"
             )
         layout = str(getattr(x, "layout", "torch.strided"))
+        if _arrays.is_packed(x):
+            layout = type(x).__name__
         if layout != "torch.strided":
             raise TypeError(
                 f"{what}: {name} is a sparse tensor ({layout}); use sparseformats.from_torch"

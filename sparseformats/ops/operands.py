@@ -87,9 +87,10 @@ def _foreign_sparse(x: object) -> str | None:
         return "from_scipy"
     if module.startswith("cupyx.scipy.sparse"):
         return "from_cupy"
-    if module.startswith("torch") and str(getattr(x, "layout", "torch.strided")) != "torch.strided":
-        return "from_torch"
-    return None
+    if not module.startswith("torch"):
+        return None
+    strided = str(getattr(x, "layout", "torch.strided")) == "torch.strided"
+    return "from_torch" if not strided or _arrays.is_packed(x) else None
 
 
 def as_sparse(x: Any) -> Any:

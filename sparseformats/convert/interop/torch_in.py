@@ -1,11 +1,13 @@
-"""From torch tensors: strided ones and the sparse layouts COO, CSR, CSC, BSR, BSC."""
+"""From torch tensors: strided ones, the layouts COO, CSR, CSC, BSR, BSC, and packed 2:4."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from sparseformats.convert.interop.common import only_blocks_choose
+from sparseformats.convert.interop.semi_structured import from_semi_structured
 from sparseformats.formats import BSR, COO, CSC, CSR, SparseMatrix, Transposed
+from sparseformats.formats.inputs import index_name
 
 __all__ = ["from_torch"]
 
@@ -25,22 +27,23 @@ def from_torch(
     Parameters
     ----------
     T : torch.Tensor
-        Strided, or of layout COO (coalesced or not), CSR, CSC, BSR or BSC. A sparse tensor keeps
-        its layout; BSC becomes ``Transposed(BSR)``.
+        Strided, of layout COO (coalesced or not), CSR, CSC, BSR or BSC, or a
+        ``SparseSemiStructuredTensorCUTLASS``. A sparse tensor keeps its layout; BSC becomes
+        ``Transposed(BSR)``, semi-structured is 2:4, its ``.t()`` a transpose of that.
     format : str, optional
         What to convert to; default CSR for a strided tensor, of which every element that is not
         zero is stored.
     blocksize : (R, C) or int, optional
         With `format`, as of `SparseMatrix.to`.
     stored : ``"nonzero"``, ``"all"`` or bool tensor shaped as the blocks
-        Of BSR and BSC: which slots of the blocks are stored elements, see `BSR`.
+        Of BSR, BSC and 2:4: which slots of the blocks or groups are stored elements, see `BSR`.
     copy : bool
         ``False`` shares the tensors where nothing has to be sorted or summed, and promises that
         nobody writes to them. A strided tensor is always copied.
     check : bool
-        ``False`` promises canonical form.
+        ``False`` promises canonical form; packed 2:4 is always checked and made canonical.
     index_dtype : optional
-        ``"int32"`` or ``"int64"``; default keeps the width given (COO has int64 only).
+        ``"int32"`` or ``"int64"``; default keeps the width given (COO has int64 only, 2:4 none).
 
     Returns
     -------
@@ -51,7 +54,8 @@ def from_torch(
     Raises
     ------
     TypeError
-        Not a tensor, a layout or dtype that has no form here, or a semi-structured tensor.
+        Not a tensor, or a layout or dtype that has no form here: so are semi-structured tensors
+        of cuSPARSELt, whose packed bytes are undocumented, and those that torch itself pruned.
     ValueError
         Batched or hybrid tensors, or ones without values (device ``"meta"``).
     NotImplementedError
@@ -61,7 +65,8 @@ def from_torch(
 
     Notes
     -----
-    `T` is never changed. *Loses*: nothing.
+    `T` is never changed. *Loses*: nothing; of a slot that holds a zero, `stored` says whether it
+    is content, its sign too.
 
     Examples
     --------
@@ -71,7 +76,7 @@ def from_torch(
     """
     layout = _layout(T)
     options = {"copy": copy, "check": check, "index_dtype": index_dtype}
-    if layout not in ("sparse_bsr", "sparse_bsc"):
+    if layout not in ("sparse_bsr", "sparse_bsc", _PACKED):
         only_blocks_choose("from_torch", stored)
     if layout == "strided":
         if stored != "nonzero":
@@ -83,7 +88,11 @@ def from_torch(
 
         dense = T.detach()
         return from_dense(dense, format or "csr", blocksize=blocksize, index_dtype=index_dtype)
-    made = _SPARSE[layout](T.detach(), stored, options)
+    if layout == _PACKED:
+        index_name(index_dtype)
+        made = from_semi_structured(T, stored, copy)
+    else:
+        made = _SPARSE[layout](T.detach(), stored, options)
     if format is None or (format == made.format and blocksize is None):
         return made
     return made.to(format, blocksize=blocksize)
@@ -101,9 +110,10 @@ def _layout(T: Any) -> str:
 
     if not isinstance(T, torch.Tensor):
         raise TypeError(f"from_torch takes a torch tensor, got {type(T).__name__}")
-    _refuse_kind(T, torch)
-    layout = str(T.layout).removeprefix("torch.")
-    if layout != "strided" and layout not in _SPARSE:
+    _refuse_kind(T)
+    packed = isinstance(T, torch.sparse.SparseSemiStructuredTensor)  # which calls itself strided
+    layout = _PACKED if packed else str(T.layout).removeprefix("torch.")
+    if layout not in ("strided", _PACKED, *_SPARSE):
         raise TypeError(
             f"from_torch: layout {T.layout} has no form here, expected torch.strided, "
             f"{', '.join(f'torch.{name}' for name in _SPARSE)}; use T.to_dense() where torch can"
@@ -119,16 +129,10 @@ def _layout(T: Any) -> str:
     return layout
 
 
-def _refuse_kind(T: Any, torch: Any) -> None:
-    name = type(T).__name__
-    if isinstance(T, torch.sparse.SparseSemiStructuredTensor):
-        raise TypeError(
-            f"from_torch: {name} (torch's packed 2:4) is not supported; keep the weight it was "
-            'made from and use sparseformats.from_dense(W, "2:4")'
-        )
+def _refuse_kind(T: Any) -> None:
     if T.is_nested:
         raise TypeError(f"from_torch: a nested tensor ({T.layout}) is not one matrix; unbind it")
-    if name == "MaskedTensor":
+    if type(T).__name__ == "MaskedTensor":
         raise TypeError(
             "from_torch: a MaskedTensor is ambiguous; use "
             "sparseformats.from_dense(T.get_data(), format, mask=T.get_mask())"
@@ -142,7 +146,7 @@ def _refuse_kind(T: Any, torch: Any) -> None:
 
 def _refuse_dimensions(T: Any, layout: str) -> None:
     shape = tuple(T.shape)
-    if layout == "strided":
+    if layout in ("strided", _PACKED):
         if T.dim() != 2:
             raise ValueError(
                 f"from_torch: matrices have two dimensions, got a tensor of shape {shape}"
@@ -195,6 +199,7 @@ def _bsc(T: Any, stored: Any, options: dict[str, Any]) -> SparseMatrix:
     return Transposed(base)
 
 
+_PACKED = "semi_structured"
 _SPARSE = {
     "sparse_coo": _coo,
     "sparse_csr": _csr,

@@ -7,33 +7,48 @@ from typing import Any
 from sparseformats._dtypes import INT64_MAX, VALUE_DTYPES
 from sparseformats.convert.interop.common import instead_of, ragged
 from sparseformats.convert.interop.move import to_library
+from sparseformats.convert.interop.semi_structured import to_semi_structured, unfit
 from sparseformats.formats import SparseMatrix, Transposed
 
 __all__ = ["to_torch"]
 
+_PACKED = ("2:4", "2:4.T")
+_FITS_PACKED = {
+    **dict.fromkeys(("1:2", "1:4"), 'A.to("2:4") or '),
+    **dict.fromkeys(("1:2.T", "1:4.T"), 'A.to("2:4.T") or '),
+}
+
 
 def to_torch(A: SparseMatrix) -> Any:
     """Sparse torch tensor of `A`, on its device: layouts COO, CSR, CSC, BSR; BSC of ``bsr.T``.
+
+    Of 2:4 it is a ``SparseSemiStructuredTensorCUTLASS``, of ``2:4.T`` the transpose of one, as its
+    ``.t()`` gives it. torch multiplies with them on CUDA devices only, and warns once that they
+    are a prototype.
 
     The tensors are copies: torch's objects change in place. Index widths are kept, except that
     torch's COO has int64 only. torch's own invariant check runs on the result.
 
     Parameters
     ----------
-    A : COO, CSR, CSC, BSR or Transposed(BSR)
-        Of any library; blocks must divide the shape.
+    A : COO, CSR, CSC, BSR, 2:4, or the transpose of a BSR or 2:4
+        Of any library; blocks must divide the shape, which for 2:4 is a multiple of torch's tiles.
 
     Raises
     ------
     TypeError
         torch has no such layout or dtype, or the blocks do not divide the shape; the text names
         alternatives.
+    PatternError
+        A float32 2:4 matrix that is not 1:2, which is the hardware's pattern for that type.
+    LossyConversionError
+        A stored -0.0 of a 2:4 matrix for which its group has no room.
     ValueError
         torch cannot express a shape with 2**63 or more elements.
 
     Notes
     -----
-    *Loses*: of blocks, the marks of stored zeros; every value and block is kept.
+    *Loses*: of blocks and 2:4, the marks of stored zeros; every value and block is kept.
 
     Examples
     --------
@@ -43,6 +58,8 @@ def to_torch(A: SparseMatrix) -> Any:
             [3., 0.]], dtype=torch.float64)
     """
     _refuse(A)
+    if A.format in _PACKED:
+        return to_semi_structured(A)
     import torch
 
     held = to_library(A, "torch")
@@ -68,8 +85,14 @@ def to_torch(A: SparseMatrix) -> Any:
 
 
 def _refuse(A: SparseMatrix) -> None:
+    if A.format in _PACKED:
+        reason = unfit(A)
+        if reason:
+            raise TypeError(f"{reason}; use {instead_of(A)} first, for the format {A.format}")
+        return
     if A.format not in ("coo", "csr", "csc", "bsr", "bsr.T"):
-        raise TypeError(f"torch has no {A.format} layout; use {instead_of(A)} first")
+        packed = _FITS_PACKED.get(A.format, "")
+        raise TypeError(f"torch has no {A.format} layout; use {packed}{instead_of(A)} first")
     if A.dtype_name not in VALUE_DTYPES["torch"]:
         raise TypeError(
             f"torch tensors of {A.dtype_name} are not supported, only "

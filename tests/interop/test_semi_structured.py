@@ -1,0 +1,279 @@
+"""torch's semi-structured tensors as objects: read, made, and refused where not understood."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sparseformats as sf
+from sparseformats.convert.interop import from_torch, semi_structured, to_torch
+from sparseformats.convert.interop.cutlass24 import pack
+from sparseformats.testing import check_no_shared_memory, check_valid
+
+from . import packed24 as cases
+
+torch = pytest.importorskip("torch")
+
+CUTLASS = torch.sparse.SparseSemiStructuredTensorCUTLASS
+CUSPARSELT = torch.sparse.SparseSemiStructuredTensorCUSPARSELT
+FIELDS = ("packed", "meta", "packed_t", "meta_t", "compressed_swizzled_bitmask")
+
+
+def tensor(shape: tuple[int, int], cls: Any = CUTLASS, **fields: Any) -> Any:
+    return cls(torch.Size(shape), **{**dict.fromkeys(FIELDS), **fields})
+
+
+def sample(dtype: str = "float16") -> Any:
+    packed, meta = pack(cases.matrix(dtype))
+    return tensor(cases.SHAPES[dtype], packed=packed, meta=meta)
+
+
+@pytest.mark.parametrize("dtype", cases.DTYPES)
+def test_there_and_back(dtype: str) -> None:
+    A = from_torch(sample(dtype))
+    assert (A.format, A.library, A.dtype_name) == ("2:4", "torch", dtype)
+    assert A.shape == cases.SHAPES[dtype]
+    check_valid(A)
+    np.testing.assert_array_equal(cases.bits_of(A.to_dense()), cases.bits(dtype))
+    T = to_torch(A)
+    assert type(T) is CUTLASS
+    assert tuple(T.shape) == A.shape
+    assert (T.packed_t, T.meta_t, T.compressed_swizzled_bitmask) == (None, None, None)
+    check_no_shared_memory(A, [T.packed, T.meta])
+    assert sf.same(A, from_torch(T), level="buffers")
+
+
+@pytest.mark.parametrize("dtype", cases.DTYPES)
+def test_torch_reads_what_is_made(dtype: str) -> None:
+    raw = np.where(cases.bits(dtype) > 0, 1, 0)
+    D = torch.tensor(raw).to(getattr(torch, dtype))
+    A = sf.from_dense(D, "2:4")
+    assert torch.equal(A.to_torch().to_dense(), D)
+    assert torch.equal(A.to_library("torch").T.to_torch().t().to_dense(), D)
+    if dtype != "bfloat16":
+        assert torch.equal(sf.from_dense(D.numpy(), "2:4").to_torch().to_dense(), D)
+
+
+def test_a_transposed_tensor_is_a_transpose() -> None:
+    T = sample()
+    A = from_torch(T.t())
+    assert isinstance(A, sf.Transposed)
+    assert (A.format, A.shape) == ("2:4.T", (192, 64))
+    assert sf.same(A.T, from_torch(T), level="buffers")
+    back = to_torch(A)
+    assert tuple(back.shape) == (192, 64)
+    assert (back.packed, back.meta) == (None, None)
+    assert torch.equal(back.meta_t, T.meta)
+    assert from_torch(back.t()).format == "2:4"
+
+
+def test_a_tensor_with_both_is_read_as_it_stands() -> None:
+    A = sf.from_dense(torch.eye(64).to(torch.float16), "2:4")
+    packed, meta = pack(A)
+    other = sf.from_dense(torch.ones(64, 64).to(torch.float16).tril(-63), "2:4")
+    packed_t, meta_t = pack(other)
+    T = tensor((64, 64), packed=packed, meta=meta, packed_t=packed_t, meta_t=meta_t)
+    assert sf.same(from_torch(T), A)
+    assert sf.same(from_torch(T.t()), other)
+
+
+def test_options() -> None:
+    T = sample()
+    assert from_torch(T, "csr").format == "csr"
+    assert from_torch(sample("float32"), "1:2").format == "1:2"
+    assert from_torch(T, stored="all").nnz == T.packed.numel()
+    assert sf.same(from_torch(T), from_torch(T, check=False, index_dtype="int64"), level="buffers")
+    mask = torch.ones(64, 48, 2, dtype=torch.bool)
+    assert from_torch(T, stored=mask).nnz == mask.numel()
+    shared = from_torch(T, copy=False)
+    assert shared.data.data_ptr() == T.packed.data_ptr()
+    check_no_shared_memory(from_torch(T), [T.packed, T.meta])
+    with pytest.raises(ValueError, match="'some'"):
+        from_torch(T, stored="some")
+    with pytest.raises(TypeError, match="int16"):
+        from_torch(T, index_dtype="int16")
+
+
+def test_not_a_slot_is_canonical_in_torch_and_all_are_here() -> None:
+    D = torch.zeros(32, 64, dtype=torch.float16)
+    D[:, 3] = 1  # torch writes columns 2 and 3; the smallest free column is 0
+    code = sum(0b1110 << (4 * j) for j in range(4)) - 2**16
+    meta = torch.full((32, 4), code, dtype=torch.int16)
+    packed = D[:, [x for g in range(16) for x in (4 * g + 2, 4 * g + 3)]].contiguous()
+    A = from_torch(tensor((32, 64), packed=packed, meta=meta), copy=False, check=False)
+    check_valid(A)
+    assert A.indices[0, 0].tolist() == [0, 3]
+    assert torch.equal(A.to_dense(), D)
+
+
+def test_gradients_are_refused_in_grad_mode_only() -> None:
+    T = sample()
+    G = CUTLASS(T.shape, T.packed, T.meta, None, None, None, requires_grad=True)
+    with pytest.raises(NotImplementedError, match="from_torch: gradients"):
+        from_torch(G)
+    with torch.no_grad():
+        assert sf.same(from_torch(G), from_torch(T))
+
+
+def test_other_front_doors_know_it() -> None:
+    T, X = sample(), torch.ones(192, 3, dtype=torch.float16)
+    A = from_torch(T)
+    assert sf.same(sf.asformat(T), A)
+    assert sf.asformat(T, "csr").format == "csr"
+    ones = sf.from_dense(torch.ones(192, 192, dtype=torch.float16).triu(190), "2:4")
+    small = ones.to_torch()
+    expected = ones @ X
+    assert torch.equal(sf.matmul(small, X), expected)
+    with pytest.raises(sf.NoKernelError, match="spgemm: 2:4"):
+        small @ ones
+    assert sf.check_pattern(T, "2:4")
+    assert sf.same(sf.prune(small, "2:4"), ones)
+    with pytest.raises(TypeError, match="use from_torch"):
+        sf.from_dense(T)
+    with pytest.raises(TypeError, match=r"SemiStructuredTensorCUTLASS\); use sparseformats.from_t"):
+        sf.CSR(T, [0], [0, 1], (1, 1))
+
+
+# ---- layouts that are not known
+
+
+def wide_meta() -> Any:
+    T = sample()
+    return tensor(T.shape, packed=T.packed, meta=T.meta.reshape(6, 64, 2).permute(1, 2, 0))
+
+
+def padded() -> Any:
+    T = sample()
+    return tensor((60, 192), packed=T.packed, meta=T.meta)
+
+
+def other_meta() -> Any:
+    T = sample()
+    return tensor(T.shape, packed=T.packed, meta=T.meta.to(torch.int32))
+
+
+def odd_words() -> Any:
+    packed, meta = torch.zeros(32, 8, dtype=torch.float16), torch.zeros(32, 1, dtype=torch.int16)
+    return tensor((32, 16), packed=packed, meta=meta)
+
+
+def fp8() -> Any:
+    T = sample()
+    return tensor(T.shape, packed=T.packed.to(torch.float8_e4m3fn), meta=T.meta)
+
+
+def other_kind() -> Any:
+    class Mine(torch.sparse.SparseSemiStructuredTensor):
+        BACKEND = "mine"
+
+    return tensor((64, 192), Mine, packed=sample().packed)
+
+
+def empty() -> Any:
+    return torch.Tensor._make_wrapper_subclass(CUTLASS, (2, 4), dtype=torch.float16)
+
+
+def blob(**fields: Any) -> Any:
+    packed = torch.zeros(32 * 64 // 2 + 256, dtype=torch.float16)
+    return tensor((32, 64), CUSPARSELT, packed=packed, **fields)
+
+
+@pytest.mark.parametrize(
+    ("make", "texts"),
+    [
+        (wide_meta, ("CUTLASS", "(64, 2, 6)", "(64, 12)")),
+        (lambda: wide_meta().t(), ("CUTLASS", "(64, 2, 6)", "(64, 12)")),
+        (padded, ("(60, 192)", "(64, 96)", "(60, 96)")),
+        (other_meta, ("int32 metadata", "int16 (64, 12)")),
+        (odd_words, ("(32, 16)", "columns % 32 == 0")),
+        (fp8, ("float8_e4m3fn", "float16, bfloat16, float32, int8")),
+        (lambda: tensor((64, 192), packed=sample().packed), ("no metadata",)),
+        (other_kind, ("Mine", "kind that is not known")),
+        (empty, ("holds no values",)),
+        (blob, ("CUSPARSELT", "float16", "not present here", "undocumented", "none so far")),
+        (lambda: blob().t(), ("CUSPARSELT", "undocumented")),
+    ],
+)
+def test_what_is_not_understood_is_refused(make: Callable[[], Any], texts: tuple[str, ...]) -> None:
+    with pytest.raises(TypeError) as error:
+        from_torch(make())
+    for text in (*texts, "from_torch: ", 'from_dense(W, "2:4")', "T.to_dense()"):
+        assert text in str(error.value)
+    assert "{" not in str(error.value)
+
+
+def test_a_layout_that_was_learnt_is_used_for_its_version_and_dtype(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    A = cases.matrix("float16")
+
+    def decode(packed: Any, shape: tuple[int, int]) -> tuple[Any, Any]:
+        m, k = shape
+        at = m * k // 2
+        indices = packed[at:].to(torch.uint8).reshape(m, k // 4, 2)
+        return packed[:at].reshape(m, k // 4, 2), indices
+
+    packed = torch.cat([A.data.reshape(-1), A.indices.reshape(-1).to(torch.float16)])
+    T = tensor(A.shape, CUSPARSELT, packed=packed)
+    monkeypatch.setitem(semi_structured.LEARNT, (708, "float16"), decode)
+    monkeypatch.setattr(torch.backends.cusparselt, "version", lambda: 708)
+    assert sf.same(from_torch(T), A, level="buffers")
+    assert sf.same(from_torch(T.t()), A.T)
+    monkeypatch.setattr(torch.backends.cusparselt, "version", lambda: 709)
+    with pytest.raises(TypeError, match=r"cuSPARSELt 709, .*learnt: 708 \(float16\)"):
+        from_torch(T)
+    monkeypatch.setattr(torch.backends.cusparselt, "version", lambda: 708)
+    with pytest.raises(TypeError, match="layouts learnt"):
+        from_torch(tensor(A.shape, CUSPARSELT, packed=packed, meta=torch.zeros(1)))
+
+
+# ---- matrices that torch cannot hold
+
+
+def dense(shape: tuple[int, int], dtype: str = "float16", format: str = "2:4") -> Any:
+    return sf.from_dense(np.zeros(shape, dtype), format)
+
+
+@pytest.mark.parametrize(
+    ("A", "texts"),
+    [
+        (dense((32, 64), "float64"), ("float16, bfloat16, float32, int8, not float64",)),
+        (dense((48, 64)), ("float16", "multiple of 32", "one of 64", "(48, 64)")),
+        (dense((32, 96)), ("(32, 96)",)),
+        (dense((48, 64)).T, ("(48, 64)", "2:4.T")),
+        (dense((0, 64)), ("neither of them 0", "(0, 64)")),
+        (dense((32, 0)), ("(32, 0)",)),
+        (dense((16, 64), "int8"), ("multiple of 16", "one of 128")),
+        (dense((32, 64), format="1:2"), ("no 1:2 layout", 'A.to("2:4")')),
+        (dense((32, 64), format="1:4").T, ("no 1:4.T layout", 'A.to("2:4.T")')),
+        (dense((32, 64), format="4:8"), ("no 4:8 layout",)),
+    ],
+)
+def test_what_torch_cannot_hold(A: Any, texts: tuple[str, ...]) -> None:
+    with pytest.raises(TypeError) as error:
+        to_torch(A)
+    for text in (*texts, 'A.to("csr")'):
+        assert text in str(error.value)
+    assert "{" not in str(error.value)
+
+
+def test_float32_that_is_not_one_of_two_is_refused() -> None:
+    D = torch.zeros(32, 32)
+    D[1, 4:6] = 1
+    with pytest.raises(sf.PatternError, match="row 1, columns 4 and 5"):
+        sf.from_dense(D, "2:4").to_torch()
+    D[1, 5] = 0
+    assert torch.equal(sf.from_dense(D, "2:4").to_torch().to_dense(), D)
+
+
+def test_stored_zeros_stay_behind_but_for_a_sign() -> None:
+    D = torch.zeros(32, 64, dtype=torch.float16)
+    D[0, :2] = 1
+    mask = D != 0
+    mask[0, 2] = True
+    A = sf.from_dense(D, "2:4", mask=mask)
+    assert (A.nnz, from_torch(A.to_torch()).nnz) == (3, 2)
+    D[0, 2] = -0.0
+    with pytest.raises(sf.LossyConversionError, match="side record"):
+        sf.from_dense(D, "2:4", mask=mask).to_torch()
