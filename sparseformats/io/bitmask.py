@@ -119,9 +119,11 @@ def _mask(place: str, lib: ArrayLibrary, mask: Array, shape: tuple[int, int]) ->
     if lib.dtype_name(mask) != "uint8":
         _fault(place, "bitmask", f"must be uint8, got {lib.dtype_name(mask)}")
     _require_shape(place, "bitmask", mask, ((rows, -(-k // 8)),), shape)
-    if k % 8 and lib.any((mask[:, -1] >> (k % 8)) != 0):
-        row = int(lib.item(lib.flatnonzero((mask[:, -1] >> (k % 8)) != 0)[:1]))
-        _fault(place, "bitmask", f"row {row} has bits set past column {k - 1}, the last one")
+    if k % 8:
+        beyond = lib.flatnonzero(mask[:, -1] >> (k % 8))
+        if int(beyond.shape[0]):
+            row = int(lib.item(beyond[:1]))
+            _fault(place, "bitmask", f"row {row} has bits set past column {k - 1}, the last one")
     return mask
 
 

@@ -23,8 +23,8 @@ def to_torch(A: SparseMatrix) -> Any:
     """Sparse torch tensor of `A`, on its device: layouts COO, CSR, CSC, BSR; BSC of ``bsr.T``.
 
     Of 2:4 it is a ``SparseSemiStructuredTensorCUTLASS``, of ``2:4.T`` the transpose of one, as its
-    ``.t()`` gives it. torch multiplies with them on CUDA devices only, and warns once that they
-    are a prototype.
+    ``.t()`` gives it. torch multiplies with them on CUDA devices of compute capability 8.x only,
+    and warns once that they are a prototype.
 
     The tensors are copies: torch's objects change in place. Index widths are kept, except that
     torch's COO has int64 only. torch's own invariant check runs on the result.
