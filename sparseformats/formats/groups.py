@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 __all__ = [
     "Encoded",
     "check_pattern_numbers",
+    "crowded_groups",
     "decode",
     "encode",
     "inside",
     "outside",
+    "refuse_crowded",
     "with_free",
 ]
 
@@ -128,7 +130,7 @@ def encode(
         group = (lib.astype(row[part], "int64") - i) * count + column // m
         full = lib.nonzero_mask(values)
         filled = lib.bincount(lib.take(group, lib.flatnonzero(full)), (j - i) * count)
-        crowded += _crowded(lib, filled, i * count, n)
+        crowded += crowded_groups(lib, filled, i * count, n)
         if crowded:
             continue  # only counted from here on
         made = _lay_out(lib, values, group, column % m, full, filled, n, m)
@@ -137,7 +139,7 @@ def encode(
         zeros.append(made.zeros + i * count * n)
         aside.append(made.aside + part.start)
     if crowded:
-        _refuse_crowded(crowded, count, n, m)
+        refuse_crowded(crowded, count, n, m)
     marks = lib.concat(zeros) if zeros else lib.zeros(0, "int64", device)
     side = _side(lib, data, row, col, aside, shape)
     return Encoded(out, positions, marks if int(marks.shape[0]) else None, side)
@@ -203,7 +205,9 @@ def _rank(lib: ArrayLibrary, key: Array, groups: int) -> Array:
     return lib.arange(int(key.shape[0]), device=lib.device(key)) - lib.take(starts, key)
 
 
-def _crowded(lib: ArrayLibrary, filled: Array, first: int, n: int) -> list[tuple[int, int, int]]:
+def crowded_groups(
+    lib: ArrayLibrary, filled: Array, first: int, n: int
+) -> list[tuple[int, int, int]]:
     """First crowded group, its non-zeros, and the number of such groups; empty without any."""
     where = lib.flatnonzero(filled > n)
     many = int(where.shape[0])
@@ -213,7 +217,13 @@ def _crowded(lib: ArrayLibrary, filled: Array, first: int, n: int) -> list[tuple
     return [(first + int(lib.item(at)), int(lib.item(lib.take(filled, at))), many)]
 
 
-def _refuse_crowded(crowded: list[tuple[int, int, int]], count: int, n: int, m: int) -> NoReturn:
+def refuse_crowded(crowded: list[tuple[int, int, int]], count: int, n: int, m: int) -> NoReturn:
+    """Refuse a matrix by what `crowded_groups` found, in rows of `count` groups.
+
+    Raises
+    ------
+    PatternError
+    """
     first, found, _ = crowded[0]
     many = sum(number for _, _, number in crowded)
     raise PatternError(
