@@ -70,6 +70,12 @@ _PACKED_FITS = checks.Check(
     lambda query: _lines(query) < _INT32,
     lambda query: f"{_lines(query):,}",
 )
+_FEW_COLUMNS = checks.Check(
+    "size",
+    "at most 128 columns",
+    lambda query: query.n <= 128,
+    lambda query: f"{query.n:,}",
+)
 
 RECORDS = (
     KernelRecord(
@@ -123,5 +129,24 @@ RECORDS = (
         tolerance=Tolerance(multiplies_in=None),
         doc="blocks of any size packed into tiles; gathers the operand's rows, of any strides",
         note=partial(configs.source, "triton-tiles"),
+    ),
+    KernelRecord(
+        "triton-few",
+        "matmul",
+        _BLOCKS,
+        f"{_HERE}.spmm_few:TritonFew",
+        requires=(_TRITON, _TORCH),
+        checks=(
+            *_COMMON,
+            checks.dtype_in("float16", "bfloat16", "float32"),
+            checks.precision_in(None, "ieee", "tf32"),
+            checks.capability_at_least(8),
+            _FEW_COLUMNS,
+            _ADDRESSABLE,
+        ),
+        cost=costs.few,
+        tolerance=Tolerance(multiplies_in=None),
+        doc="a few columns times blocks of any size, bound by the bytes of the stored blocks",
+        note=partial(configs.source, "triton-few"),
     ),
 )
