@@ -35,8 +35,8 @@ class Measured(NamedTuple):
     finite : str or None
         What it chooses where the operand is promised to be finite.
     times : dict of Times
-        Rounds by side, by clock: ``"events"``, ``"graph"``, ``"cold"``; under ``"once"`` a single call each
-        of sides that are too slow to be worth more and that no goal asks for.
+        Rounds by side, by clock: ``"events"``, ``"graph"``, ``"cold"``; under ``"once"`` a single
+        call each of sides that are too slow to be worth more and that no goal asks for.
     failures : dict of str to str
         Why a side has no time.
     work : Work

@@ -57,7 +57,7 @@ def multiply_few(
     ``columns`` names the block columns; block i lies at ``places[i]`` where INDIRECT, else at i,
     and is stored transposed where TRANSPOSED. Of the columns of a row of blocks, put side by side,
     each slice takes BK at a time; RUN of them lie side by side, from a multiple of RUN on. Of the
-    rows of a tile each SIDE, from a multiple of SIDE on, belong to `out` or not together.
+    rows of a tile each SIDE, from a multiple of SIDE on, belong to `out` all or none.
     """
     item = items + tl.program_id(0) * 4
     row, tile_column = tl.load(item), tl.load(item + 1)

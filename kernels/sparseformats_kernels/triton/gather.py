@@ -57,7 +57,7 @@ def multiply(
     ``items`` holds (row, tile column, begin, end): ``values[begin:end]``, each BM x BK, make the
     BM x BN tile of `out` that begins at that row and ends with its block row of R rows. ``columns``
     names the rows of `x` that they meet, of which each RUN lie side by side, from a multiple of RUN
-    on. Of the rows of a tile each SIDE, from a multiple of SIDE on, belong to `out` or not together.
+    on. Of the rows of a tile each SIDE, from a multiple of SIDE on, belong to `out` all or none.
     SWAP computes the transpose of each tile.
     """
     item = items + tl.program_id(0) * 4
@@ -79,12 +79,14 @@ def multiply(
     for step in range(begin, end):
         a = tl.load(values + tl.cast(step, tl.int64) * (BM * BK) + inner)
         named = k >= 0
+        # A column that is not there must not make an address that is no multiple of a vector's.
+        k_offsets = tl.where(named, k, 0).to(tl.int64)
         if RUN > 1:
-            # Tiles name whole runs or -1 all along: a vector is read as a whole or not at all.
+            # Tiles name whole runs or -1 all along: a vector is read as a whole or not at all. The
+            # compiler takes no hint about what a loop carries, and drops those about a choice.
             named = tl.max_constancy(named, RUN)
-            # The compiler takes no hint about what a loop carries; and addresses stay aligned.
-            k = tl.max_contiguous(tl.multiple_of(tl.where(named, k, 0), RUN), RUN)
-        k_offsets = k.to(tl.int64) * x_row
+            k_offsets = tl.max_contiguous(tl.multiple_of(k_offsets, RUN), RUN)
+        k_offsets = k_offsets * x_row
         if SWAP:
             there = (ns[:, None] < N) & named[None, :]
             b = tl.load(x + n_offsets[:, None] + k_offsets[None, :], mask=there, other=0.0)

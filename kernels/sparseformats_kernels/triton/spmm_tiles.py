@@ -23,8 +23,10 @@ __all__ = ["KERNEL", "TritonTiles"]
 class State:
     """Packed tiles, and lists of the tiles of results made of them so far."""
 
-    __slots__ = ("BK", "BM", "columns", "device", "dtype", "items", "lib", "query", "shape")
-    __slots__ += ("values",)
+    __slots__ = (
+        *("BK", "BM", "columns", "device", "dtype"),
+        *("items", "lib", "query", "shape", "values"),
+    )
 
     def __init__(self, A: SparseMatrix, query: Query) -> None:
         self.lib: ArrayLibrary = A.lib
