@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from sparseformats.dispatch.record import KernelRecord, Query, Requirement, Tolerance, checks
-from sparseformats_kernels.triton import configs, costs
+from sparseformats_kernels.triton import configs, convert, costs
 
 __all__ = ["RECORDS"]
 
@@ -77,7 +77,7 @@ _FEW_COLUMNS = checks.Check(
     lambda query: f"{query.n:,}",
 )
 
-RECORDS = (
+_MATMUL = (
     KernelRecord(
         "triton-blocks",
         "matmul",
@@ -150,3 +150,5 @@ RECORDS = (
         note=partial(configs.source, "triton-few"),
     ),
 )
+
+RECORDS = (*_MATMUL, *convert.RECORDS)
