@@ -151,4 +151,37 @@ _MATMUL = (
     ),
 )
 
-RECORDS = (*_MATMUL, *convert.RECORDS)
+_SAMPLED_RULES = (
+    checks.device_is("cuda"),
+    checks.library_is("torch", "cupy"),
+    checks.dtype_in("float16", "bfloat16", "float32", operand="x"),
+    checks.dtype_in("float16", "bfloat16", "float32", operand="out"),
+    checks.epilogue_in(None),
+    checks.capability_at_least(8),
+    checks.not_implemented_grad(),
+)
+_SDDMM = (
+    KernelRecord(
+        "triton-blocks",
+        "sddmm",
+        ("bsr", "blocked_ell"),
+        f"{_HERE}.sddmm:blocks",
+        requires=(_TRITON, _TORCH),
+        checks=(*_SAMPLED_RULES, checks.precision_in(None, "ieee", "tf32")),
+        cost=costs.sampled_blocks,
+        tolerance=Tolerance(multiplies_in=None),
+        doc="a tile of each stored block by tensor cores, straight from the operands",
+    ),
+    KernelRecord(
+        "triton-elements",
+        "sddmm",
+        ("coo", "csr", "csc"),
+        f"{_HERE}.sddmm:elements",
+        requires=(_TRITON, _TORCH),
+        checks=_SAMPLED_RULES,
+        cost=costs.sampled_elements,
+        doc="a dot product for each stored element, straight from the operands",
+    ),
+)
+
+RECORDS = (*_MATMUL, *_SDDMM, *convert.RECORDS)

@@ -14,7 +14,7 @@ from sparseformats.formats import ALL, BSR, CSR
 from sparseformats.formats.canonical import expand
 from sparseformats.formats.slots import count_inside, slots_inside, stored_slots
 from sparseformats_kernels.triton.convert import moving
-from sparseformats_kernels.triton.convert.launching import Launcher
+from sparseformats_kernels.triton.launching import Launcher
 
 __all__ = ["bsr_to_csr", "bsr_to_dense", "csr_to_bsr", "dense_to_bsr"]
 

@@ -1,4 +1,4 @@
-"""Single launches: whoever converts a matrix does it once, so nothing is prepared but the code."""
+"""Single launches, of work that is done once: nothing is prepared but the code."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ __all__ = ["Launcher"]
 _ALIGNED = 16
 _INT32 = 2**31 - 1
 _TYPES = {"int8": "i8", "uint8": "i8", "bool": "i8", "int16": "i16", "int32": "i32", "int64": "i64"}
+_TYPES |= {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}
 _MOST_PROGRAMS = 2**31 - 1  # of one launch, along the first axis
 
 
@@ -53,7 +54,8 @@ class Launcher:
         Parameters
         ----------
         given : mapping
-            Arrays and integers by parameter.
+            Arrays and numbers by parameter. A parameter whose name ends in ``_step`` and that is 1 is
+            compiled in.
 
         Raises
         ------
@@ -77,8 +79,8 @@ class Launcher:
                 launch.set(**{name: self._value(x) for name, x in values.items()})
                 launch(self._device.stream())
 
-    def _value(self, x: Any) -> int:
-        return x if isinstance(x, int) else self._lib.address(x)
+    def _value(self, x: Any) -> int | float:
+        return x if isinstance(x, (int, float)) else self._lib.address(x)
 
     def specimen(
         self, function: Any, given: Mapping[str, Any], constants: Mapping[str, Any], warps: int
@@ -89,6 +91,9 @@ class Launcher:
         constants = {**constants, **steps}
         for name, x in given.items():
             if name in constants:
+                continue
+            if isinstance(x, float):
+                types[name] = "fp32"
                 continue
             if isinstance(x, int):
                 types[name] = "i32" if x <= _INT32 else "i64"
