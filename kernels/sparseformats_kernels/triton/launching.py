@@ -54,7 +54,7 @@ class Launcher:
         Parameters
         ----------
         given : mapping
-            Arrays and numbers by parameter. A parameter whose name ends in ``_step`` and that is 1 is
+            Arrays and numbers by parameter. A step of 1, of a parameter whose name ends so, is
             compiled in.
 
         Raises

@@ -1,4 +1,4 @@
-"""Sampled products on a device by Triton: blocks by tensor cores, single elements by dot products."""
+"""Sampled products by Triton: blocks by tensor cores, single elements by dot products."""
 
 from __future__ import annotations
 
