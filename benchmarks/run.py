@@ -16,14 +16,14 @@ import argparse
 import gc
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter
 
 import torch
 
 import sparseformats as sf
-from benchmarks.gpu import ceilings, host, torch_bsr
+from benchmarks.gpu import ceilings, host, moves, torch_bsr
 from benchmarks.gpu.cases import Case
 from benchmarks.gpu.clock import Clock, clock_for
 from benchmarks.gpu.measure import measure
@@ -42,8 +42,14 @@ class DeviceLost(RuntimeError):
 class Task:
     """Something that gives rows: a case, or a program of its own."""
 
-    def __init__(self, name: str, ids: Sequence[str], case: Case | None = None) -> None:
-        self.name, self.ids, self.case = name, tuple(ids), case
+    def __init__(
+        self,
+        name: str,
+        ids: Sequence[str],
+        case: Case | None = None,
+        rows: Callable[[Clock, str], list[Row]] | None = None,
+    ) -> None:
+        self.name, self.ids, self.case, self.rows = name, tuple(ids), case, rows
 
 
 def tasks(cases: Sequence[Case], tag: str | None = None) -> list[Task]:
@@ -52,7 +58,8 @@ def tasks(cases: Sequence[Case], tag: str | None = None) -> list[Task]:
         cases = [case.tagged(tag) for case in cases]
     found = [Task(case.name, [goal.id for goal in case.goals], case) for case in cases]
     goals = [task for task in found if not task.ids[0].startswith("W-")]
-    apart = [] if tag else [Task("host", host.IDS)]
+    apart = [Task("host", host.IDS, rows=_host), Task("moves", moves.IDS, rows=moves.rows)]
+    apart = [] if tag else apart
     return [*goals, *apart, *found[len(goals) :]]
 
 
@@ -72,7 +79,7 @@ def run_task(task: Task, clock: Clock, options: argparse.Namespace) -> list[Row]
     """Rows of a task; a fault becomes rows that say so."""
     case = task.case
     if case is None:
-        return host.rows(options.device, options.scale)
+        return [] if task.rows is None else task.rows(clock, options.scale)
     try:
         others = not options.quick
         return rows_of(case, measure(case, clock, options.kernel, others=others))
@@ -81,6 +88,10 @@ def run_task(task: Task, clock: Clock, options: argparse.Namespace) -> list[Row]
         return [failed(case, goal, why) for goal in case.goals]
     finally:
         _tidy(clock)
+
+
+def _host(clock: Clock, scale: str) -> list[Row]:
+    return host.rows(clock.device, scale)
 
 
 def _tidy(clock: Clock) -> None:

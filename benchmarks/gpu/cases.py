@@ -44,7 +44,8 @@ class Goal:
         The goal holds where the dense ceiling leaves room for it.
     clock : str
         ``"events"``: wall time between events around calls in a row, as a user sees it;
-        ``"graph"``: replays of a graph of calls, which leaves the host out.
+        ``"graph"``: replays of a graph of calls, which leaves the host out;
+        ``"cold"``: the same over so many matrices that the cache has none of them any more.
     """
 
     id: str
@@ -142,6 +143,11 @@ class Case:
         """The case as data, for plots."""
         names = ("m", "k", "n", "density", "format", "pattern", "dtype", "linear")
         return {name: getattr(self, name) for name in names} | {"block": list(self.block)}
+
+    @property
+    def cold(self) -> bool:
+        """A goal is for matrices that are not in the cache."""
+        return any(goal.clock == "cold" for goal in self.goals)
 
     def tagged(self, tag: str) -> Case:
         """The same case with rows of their own, which count for nothing else."""
@@ -284,6 +290,20 @@ def _elements() -> list[Case]:
     return found
 
 
+def _decode() -> list[Case]:
+    """D-*: a few tokens at a time through a layer whose weights are read from memory."""
+    found = []
+    for b in (64, 32):
+        for n in (1, 16, 32, 64):
+            main = b == 64 and n == 16
+            id = f"D-{n}" if b == 64 else f"D-{n}-{b}"
+            goal = Goal(id, DENSE, 6.0 if main else None, clock="cold")
+            shape, peers = (14336, 4096, n), (DENSE,)
+            made = Case(f"decode-{b}-{n}", *shape, (b, b), 0.1, peers=peers, goals=(goal,))
+            found.append(replace(made, graph=True))
+    return found
+
+
 def goal_cases() -> tuple[Case, ...]:
     """Cases whose rows have goals, the block goals first."""
-    return (*_blocks(), *_ell(), *_skewed(), *_layers(), *_elements())
+    return (*_blocks(), *_ell(), *_skewed(), *_layers(), *_decode(), *_elements())

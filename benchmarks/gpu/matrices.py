@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -22,8 +22,7 @@ CHUNK = 1 << 26  # keys that are sorted at a time
 EXACT = 1 << 22  # places up to which a uniform pattern has exactly the asked number of blocks
 
 
-@dataclass(frozen=True)
-class Parts:
+class Parts(NamedTuple):
     """Buffers of a matrix by block rows: data (nnzb, R, C), block columns, row pointers."""
 
     data: Any

@@ -18,8 +18,10 @@ from benchmarks.gpu.roofline import Work, work_of
 __all__ = ["Measured", "best_under", "measure"]
 
 Calls = dict[str, Callable[[], object]]
+Make = Callable[[Problem], list[Side]]
 
 SLOW, SLOW_US = 25, 1e4  # a side that takes longer than so many times ours, and this
+COLD_BYTES = 200e6  # of matrices, between two calls with the same one; the cache holds 60 MB
 LONGEST = 300  # characters of a failure's text
 
 
@@ -33,8 +35,8 @@ class Measured(NamedTuple):
     finite : str or None
         What it chooses where the operand is promised to be finite.
     times : dict of Times
-        Rounds by side, by clock: ``"events"``, ``"graph"``; under ``"once"`` a single call each
-        of sides that are too slow to be worth more and that no goal asks for.
+        Rounds by side, by clock: ``"events"``, ``"graph"``, ``"cold"``; under ``"once"`` a single
+        call each of sides that are too slow to be worth more and that no goal asks for.
     failures : dict of str to str
         Why a side has no time.
     work : Work
@@ -58,13 +60,16 @@ class _Sides:
     """Sides that give right results, and why the others do not take part."""
 
     def __init__(self, problem: Problem) -> None:
+        self.problem = problem
         self.found: dict[str, Side] = {}
+        self.makers: dict[str, Make] = {}
         self.failures: dict[str, str] = {}
         self.reference = Reference(problem)
 
-    def add(self, name: str, make: Callable[[], list[Side]]) -> None:
+    def add(self, name: str, make: Make) -> None:
+        self.makers[name] = make
         try:
-            made = make()
+            made = make(self.problem)
         except Exception as error:  # noqa: BLE001 - a peer that fails is a fact to report
             self.failures[name] = _text(error)
             return
@@ -98,7 +103,7 @@ def measure(
     problem = build(case, clock.device)
     sides = _Sides(problem)
     start = perf_counter()
-    sides.add("ours", lambda: [peers.ours(problem, kernel)])
+    sides.add("ours", lambda of: [peers.ours(of, kernel)])
     clock.sync()
     prepare = (perf_counter() - start) * 1e3
     chosen, finite, times = None, None, dict[str, Times]()
@@ -106,12 +111,15 @@ def measure(
         chosen = sides.found["ours"].kernel
         finite, names = peers.other_kernels(problem, chosen)
         for name in names if others else ():
-            sides.add(f"kernel/{name}", partial(peers.kernel_sides, problem, name))
+            sides.add(f"kernel/{name}", partial(peers.kernel_sides, name=name))
         for name in case.peers:
-            sides.add(name, partial(peers.peer, name, problem))
+            sides.add(name, partial(peers.peer, name))
         times = _timed(case, clock, sides)
-        for clocked in (times.get("events"), times.get("graph")):
-            if clocked is not None:
+        if case.cold:
+            times["cold"] = _steady(case, clock, "cold", *_cold(case, clock, sides))
+        for kind in ("events", "graph", "cold"):
+            clocked = times.get(kind, {})
+            if "ours" in clocked:
                 clocked.setdefault(f"kernel/{chosen}", clocked["ours"])
     failures = sides.failures
     return Measured(chosen, finite, times, failures, _work(problem), prepare, problem.stored)
@@ -173,6 +181,35 @@ def _graphs(case: Case, clock: Clock, sides: _Sides, times: Times) -> tuple[Call
         except Exception as error:  # noqa: BLE001 - it then has no time by graph
             sides.failures[f"{name} (graph)"] = _text(error)
     return graphs, copies
+
+
+def _cold(case: Case, clock: Clock, sides: _Sides) -> tuple[Calls, dict[str, int]]:
+    """Replays of calls that each have matrix, operand and result of their own.
+
+    Together these are several times as large as the second-level cache, so none is in it when its
+    turn comes again. Only sides that are right, can be recorded, and are ours or a goal's.
+    """
+    once = sum(x.nbytes for x in sides.problem.parts)
+    count = max(2, int(-(-COLD_BYTES // once))) if clock.on_gpu else 2
+    wanted = ("ours", "kernel/", *(goal.baseline for goal in case.goals))
+    problems = [sides.problem, *(build(case, clock.device) for _ in range(count - 1))]
+    calls: Calls = {}
+    for name, make in sides.makers.items():
+        if not name.startswith(wanted):
+            continue
+        try:
+            made = [make(problem) for problem in problems]
+            for alike in zip(*made, strict=True):
+                known = sides.found.get(alike[0].name)
+                if known is not None and known.capturable:
+                    calls[known.name] = clock.graph(_all([side.call for side in alike]), 1)
+        except Exception as error:  # noqa: BLE001 - it then has no cold time
+            sides.failures[f"{name} (cold)"] = _text(error)
+    return calls, dict.fromkeys(calls, count)
+
+
+def _all(calls: list[Callable[[], object]]) -> Callable[[], object]:
+    return lambda: [call() for call in calls]
 
 
 def _steady(case: Case, clock: Clock, kind: str, calls: Calls, copies: dict[str, int]) -> Times:

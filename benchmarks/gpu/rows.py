@@ -15,6 +15,7 @@ from benchmarks.gpu.roofline import l2_model_us, roofline_us
 __all__ = ["averages", "failed", "regret_of", "rows_of"]
 
 L2_BYTES = 60e6
+COLD = "cold: replays of one graph over matrices of 200 MB together, each with its own operand"
 
 
 def rows_of(case: Case, measured: Measured) -> list[Row]:
@@ -47,7 +48,8 @@ def _empty(case: Case, goal: Goal) -> Row:
 def _row(case: Case, goal: Goal, measured: Measured) -> Row:
     times = measured.times.get(goal.clock, {})
     if "ours" not in times:
-        why = measured.failures.get("ours") or measured.failures.get("ours (graph)")
+        names = ("ours", "ours (graph)", "ours (cold)")
+        why = next(filter(None, map(measured.failures.get, names)), None)
         return failed(case, goal, f"ours: {why}")
     side = best_under(times, goal.baseline)
     if side is None:
@@ -69,7 +71,7 @@ def _row(case: Case, goal: Goal, measured: Measured) -> Row:
         "stored_blocks": measured.blocks,
         "clock": goal.clock,
         "rounds": ROUNDS,
-        "cache": _cache(measured),
+        "cache": COLD if goal.clock == "cold" else _cache(measured),
         "prepare_ms": short(measured.prepare_ms),
         "peers_us": {clock: _medians(found) for clock, found in measured.times.items()},
         "peers_failed": measured.failures,
@@ -111,7 +113,8 @@ def _medians(times: Times) -> dict[str, float]:
 def regret_of(case: Case, measured: Measured) -> dict[str, Any] | None:
     """How much slower the choice for a finite operand is than the best of our kernels."""
     name = f"kernel/{measured.finite}"
-    times = next((t for k in ("graph", "events") if name in (t := measured.times.get(k, {}))), None)
+    clocks = (measured.times.get(kind, {}) for kind in ("cold", "graph", "events"))
+    times = next((found for found in clocks if name in found), None)
     if times is None:
         return None
     ours = {k.removeprefix("kernel/"): v for k, v in _medians(times).items() if "kernel/" in k}

@@ -17,6 +17,8 @@ GROUPS = {
     "L": "Uneven rows against even ones",
     "X": "Layers of Llama-3",
     "R": "CSR against cuSPARSE and CuPy",
+    "D": "A few columns, out of a cold cache, against dense",
+    "V": "Conversions on the device",
     "O": "Overheads and choice of kernel",
     "W": "The wider suite, without goals",
     "C": "Ceilings",

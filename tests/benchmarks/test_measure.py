@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
-from benchmarks.gpu import measure as module
+from benchmarks.gpu import measure as module, peers
 from benchmarks.gpu.cases import Case, Goal
 from benchmarks.gpu.clock import Clock, Times, interleave
 from benchmarks.gpu.measure import measure
+from benchmarks.gpu.rows import rows_of
+from benchmarks.gpu.suite import find
 
 CASE = Case("case", 64, 64, 16, (16, 16), 0.5, dtype="float32", goals=(Goal("B"),))
 
@@ -85,3 +87,39 @@ def test_no_kernel_is_a_failure_and_no_time() -> None:
     found = measure(CASE, Clock("cpu"), "numpy-blocks")
     assert found.times == {}
     assert "NoKernelError" in found.failures["ours"]
+
+
+def test_cold_calls_have_matrices_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.gpu.clock.ROUND", 1.0)
+    seen: list[set[int]] = []
+    record = Clock.graph
+
+    def noted(self: Clock, call: Any, copies: int) -> Any:
+        results = call()
+        seen.append({y.data_ptr() for y in results} if isinstance(results, list) else set())
+        return record(self, call, copies)
+
+    monkeypatch.setattr(Clock, "graph", noted)
+    found = measure(find("decode-64-16").tiny(), Clock("cpu"))
+    assert {"ours", "cublas/row-major"} <= set(found.times["cold"])
+    assert not [name for name in found.failures if "cold" in name]
+    assert max(map(len, seen)) == 2
+
+
+def test_what_fails_in_the_cold_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.gpu.clock.ROUND", 1.0)
+    case = find("decode-64-16").tiny()
+    again = peers.PEERS["cublas"]
+    calls: list[int] = []
+
+    def once(problem: Any) -> Any:
+        calls.append(1)
+        if len(calls) > 2:
+            raise RuntimeError("no memory for another one")
+        return again(problem)
+
+    monkeypatch.setitem(peers.PEERS, "cublas", once)
+    found = measure(case, Clock("cpu"))
+    assert "no memory" in found.failures["cublas (cold)"]
+    (row,) = rows_of(case, found)
+    assert "no memory" in row["error"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from sparseformats.dispatch.record import KernelRecord, Query, Requirement, Tolerance, checks
-from sparseformats_kernels.triton import configs, costs
+from sparseformats_kernels.triton import configs, convert, costs
 
 __all__ = ["RECORDS"]
 
@@ -70,8 +70,14 @@ _PACKED_FITS = checks.Check(
     lambda query: _lines(query) < _INT32,
     lambda query: f"{_lines(query):,}",
 )
+_FEW_COLUMNS = checks.Check(
+    "size",
+    "at most 128 columns",
+    lambda query: query.n <= 128,
+    lambda query: f"{query.n:,}",
+)
 
-RECORDS = (
+_MATMUL = (
     KernelRecord(
         "triton-blocks",
         "matmul",
@@ -124,4 +130,58 @@ RECORDS = (
         doc="blocks of any size packed into tiles; gathers the operand's rows, of any strides",
         note=partial(configs.source, "triton-tiles"),
     ),
+    KernelRecord(
+        "triton-few",
+        "matmul",
+        _BLOCKS,
+        f"{_HERE}.spmm_few:TritonFew",
+        requires=(_TRITON, _TORCH),
+        checks=(
+            *_COMMON,
+            checks.dtype_in("float16", "bfloat16", "float32"),
+            checks.precision_in(None, "ieee", "tf32"),
+            checks.capability_at_least(8),
+            _FEW_COLUMNS,
+            _ADDRESSABLE,
+        ),
+        cost=costs.few,
+        tolerance=Tolerance(multiplies_in=None),
+        doc="a few columns times blocks of any size, bound by the bytes of the stored blocks",
+        note=partial(configs.source, "triton-few"),
+    ),
 )
+
+_SAMPLED_RULES = (
+    checks.device_is("cuda"),
+    checks.library_is("torch", "cupy"),
+    checks.dtype_in("float16", "bfloat16", "float32", operand="x"),
+    checks.dtype_in("float16", "bfloat16", "float32", operand="out"),
+    checks.epilogue_in(None),
+    checks.capability_at_least(8),
+    checks.not_implemented_grad(),
+)
+_SDDMM = (
+    KernelRecord(
+        "triton-blocks",
+        "sddmm",
+        ("bsr", "blocked_ell"),
+        f"{_HERE}.sddmm:blocks",
+        requires=(_TRITON, _TORCH),
+        checks=(*_SAMPLED_RULES, checks.precision_in(None, "ieee", "tf32")),
+        cost=costs.sampled_blocks,
+        tolerance=Tolerance(multiplies_in=None),
+        doc="a tile of each stored block by tensor cores, straight from the operands",
+    ),
+    KernelRecord(
+        "triton-elements",
+        "sddmm",
+        ("coo", "csr", "csc"),
+        f"{_HERE}.sddmm:elements",
+        requires=(_TRITON, _TORCH),
+        checks=_SAMPLED_RULES,
+        cost=costs.sampled_elements,
+        doc="a dot product for each stored element, straight from the operands",
+    ),
+)
+
+RECORDS = (*_MATMUL, *_SDDMM, *convert.RECORDS)

@@ -37,7 +37,8 @@ class Config:
     BM, BN, BK : int
         Rows and columns of a tile of the result, and the columns of a block multiplied at a time.
     G : int
-        Blocks of a stage.
+        Blocks of a stage; slices of a row that are multiplied side by side where there are few
+        columns.
     stages : int
         Depth of the pipeline of loads.
     turns : int
@@ -142,7 +143,21 @@ def gathered(query: Query, processors: int) -> Config:
     return Config(bm, min(bn, 64), 16 if query.precision is None else 32, stages=3, warps=4)
 
 
+def few(query: Query, processors: int) -> Config:
+    """Parameters of the kernel for a few columns.
+
+    A warp for each slice; the fewer programs, the more slices, so that enough is on the way to
+    keep memory busy.
+    """
+    bn = next((w for w in (8, 16, 32) if query.n <= w), 64)
+    programs = -(-query.m // 16) * -(-max(query.n, 1) // bn)
+    slices = 4 if programs >= 6 * processors else 8
+    bk = 32 if query.a_dtype == "float32" else 64
+    return Config(16, bn, bk, slices, 2, warps=slices)
+
+
 RULES = {"triton-blocks": specialised, "triton-shared": shared, "triton-tiles": gathered}
+RULES["triton-few"] = few
 
 
 def facts_of(query: Query) -> dict[str, Any]:
@@ -211,6 +226,15 @@ def candidates(kernel: str, query: Query, processors: int) -> list[Config]:
         widths = [bn for bn in (32, 64, 128, 256) if bn <= max(64, 2 * query.n)]
         made = [replace(first, BN=bn, warps=w, stages=s) for bn in widths for w, s in _DEPTHS]
         return list(dict.fromkeys([first, *(c for c in made if _registers(c) <= 128)]))
+    if kernel == "triton-few":
+        made = [
+            replace(first, BK=bk, G=slices, warps=slices, stages=stages)
+            for bk in (32, 64, 128)
+            for slices in (2, 4, 8, 16)
+            for stages in (1, 2, 3)
+            if slices * (16 + first.BN) * bk * 2 * stages <= SMALL_SHARED
+        ]
+        return list(dict.fromkeys([first, *made]))
     found = [first]
     for bn in (64, 128, 256, 512):
         for turns, pieces, warps in _SHAPES if bn <= max(64, 2 * query.n) else ():

@@ -10,7 +10,7 @@ from sparseformats._dtypes import itemsize
 from sparseformats.dispatch.query import Query
 from sparseformats_kernels.triton import configs
 
-__all__ = ["blocks", "shared", "tiles"]
+__all__ = ["blocks", "few", "sampled_blocks", "sampled_elements", "shared", "tiles"]
 
 LAUNCH = 6.0  # us
 TILE = 0.3  # us of starting and writing a tile that nothing else hides
@@ -18,6 +18,8 @@ PROCESSORS = 132
 L2 = 9.0e6  # bytes/us, tiles brought by the copy engine
 L2_GATHER = 3.1e6  # bytes/us, gathered rows
 L2_SHARED = {16: 7.4e6, 32: 8.0e6}  # bytes/us by rows of a block, tiles that block rows share
+DRAM = 3.6e6  # bytes/us, values that are read once
+L2_FEW = 4.0e6  # bytes/us, gathered rows of a few columns
 TENSOR = 6.6e8  # multiplications and additions/us, half types
 TENSOR_TF32, SIMD = 1.5e8, 3.0e7  # float32
 
@@ -80,3 +82,32 @@ def tiles(query: Query) -> float:
     half = query.a_dtype in ("float16", "bfloat16")
     flops = TENSOR if half else SIMD if query.precision is None else TENSOR_TF32
     return _time(query, config.BM, config.BN, flops / 2.3, L2_GATHER) + 4.0
+
+
+def few(query: Query) -> float:
+    """The kernel for a few columns: the values once, and their rows of the operand."""
+    r, c = query.blocksize or (1, 1)
+    config, size = configs.few(query, PROCESSORS), itemsize(query.a_dtype or "float16")
+    high, wide = (c, r) if query.transposed else (r, c)
+    columns = -(-max(query.n, 1) // config.BN)
+    values = _stored(query) * r * c * size * columns
+    gathered = _stored(query) * -(-high // 16) * wide * min(query.n, 64) * size * columns
+    return LAUNCH - 2 + max(values / DRAM, (values + gathered) / L2_FEW) + columns * TILE
+
+
+def sampled_blocks(query: Query) -> float:
+    """Tiles of the stored blocks, each with its rows of X and columns of Y."""
+    r, c = query.blocksize or (1, 1)
+    size = itemsize(query.x_dtype or "float16")
+    stored, n = _stored(query), max(query.n, 1)
+    half = query.x_dtype in ("float16", "bfloat16")
+    flops = TENSOR / 2 if half else SIMD if query.precision is None else TENSOR_TF32 / 2
+    moved = stored * (-(-c // 128) * r + -(-r // 128) * c) * n * size
+    padded = -(-r // 16) * -(-c // 16) * 256
+    return 4 * LAUNCH + max(moved / L2_GATHER, 2 * stored * padded * n / flops)
+
+
+def sampled_elements(query: Query) -> float:
+    """A row of X and a column of Y for each stored element."""
+    size = itemsize(query.x_dtype or "float16")
+    return 4 * LAUNCH + 2 * (query.nnz or 0) * max(query.n, 1) * size / L2_GATHER

@@ -43,6 +43,7 @@ def multiply(
     BN: tl.constexpr,
     BK: tl.constexpr,
     RUN: tl.constexpr,
+    SIDE: tl.constexpr,
     SWAP: tl.constexpr,
     ALPHA: tl.constexpr,
     BETA: tl.constexpr,
@@ -56,11 +57,13 @@ def multiply(
     ``items`` holds (row, tile column, begin, end): ``values[begin:end]``, each BM x BK, make the
     BM x BN tile of `out` that begins at that row and ends with its block row of R rows. ``columns``
     names the rows of `x` that they meet, of which each RUN lie side by side, from a multiple of RUN
-    on. SWAP computes the transpose of each tile.
+    on. Of the rows of a tile each SIDE, from a multiple of SIDE on, belong to `out` all or none.
+    SWAP computes the transpose of each tile.
     """
     item = items + tl.program_id(0) * 4
     row, tile_column = tl.load(item), tl.load(item + 1)
     begin, end = tl.load(item + 2), tl.load(item + 3)
+    row = tl.multiple_of(row, SIDE)
     ks = tl.arange(0, BK)
     ms = row + tl.arange(0, BM)
     last = tl.minimum((row // R + 1) * R, M)
@@ -75,25 +78,32 @@ def multiply(
     k = tl.load(columns + begin * BK + ks, mask=begin + ks * 0 < end, other=-1)
     for step in range(begin, end):
         a = tl.load(values + tl.cast(step, tl.int64) * (BM * BK) + inner)
+        named = k >= 0
+        # A column that is not there must not make an address that is no multiple of a vector's.
+        k_offsets = tl.where(named, k, 0).to(tl.int64)
         if RUN > 1:
-            k = tl.max_contiguous(tl.multiple_of(k, RUN), RUN)
-        k_offsets = k.to(tl.int64) * x_row
+            # Tiles name whole runs or -1 all along: a vector is read as a whole or not at all. The
+            # compiler takes no hint about what a loop carries, and drops those about a choice.
+            named = tl.max_constancy(named, RUN)
+            k_offsets = tl.max_contiguous(tl.multiple_of(k_offsets, RUN), RUN)
+        k_offsets = k_offsets * x_row
         if SWAP:
-            there = (ns[:, None] < N) & (k[None, :] >= 0)
+            there = (ns[:, None] < N) & named[None, :]
             b = tl.load(x + n_offsets[:, None] + k_offsets[None, :], mask=there, other=0.0)
         else:
-            there = (k[:, None] >= 0) & (ns[None, :] < N)
+            there = named[:, None] & (ns[None, :] < N)
             b = tl.load(x + k_offsets[:, None] + n_offsets[None, :], mask=there, other=0.0)
         k = tl.load(columns + (step + 1) * BK + ks, mask=step + 1 + ks * 0 < end, other=-1)
         if SWAP:
             acc = _dot(b, tl.trans(a), acc, PRECISION, UPCAST)
         else:
             acc = _dot(a, b, acc, PRECISION, UPCAST)
+    made = tl.max_constancy(ms < last, SIDE)
     if SWAP:
-        rows, cols = ms[None, :], ns[:, None]
+        rows, cols, inside = ms[None, :], ns[:, None], made[None, :]
     else:
-        rows, cols = ms[:, None], ns[None, :]
-    inside = (rows < last) & (cols < N)
+        rows, cols, inside = ms[:, None], ns[None, :], made[:, None]
+    inside &= cols < N
     place = out + rows.to(tl.int64) * out_row + cols.to(tl.int64) * out_column
     if ALPHA:
         acc = acc * alpha

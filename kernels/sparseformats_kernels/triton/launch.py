@@ -152,6 +152,10 @@ class Launch:
             None,
         )
 
+    def resize(self, programs: int) -> None:
+        """Let the next launches have so many programs."""
+        self._config.gridX = programs
+
     def slot(self, name: str) -> Any:
         """A pointer among the parameters, as an object whose ``value`` can be set quickly."""
         return ctypes.c_uint64.from_address(self._slots[name][0])

@@ -9,7 +9,9 @@ from sparseformats.dispatch.query import Query
 from sparseformats_kernels.triton import configs
 from sparseformats_kernels.triton.launch import Specimen
 from sparseformats_kernels.triton.shared_variants import fitted, specimen_of_shared
-from sparseformats_kernels.triton.spmm_tiles import Strides, specimen_of as specimen_of_tiles
+from sparseformats_kernels.triton.spmm_few import KERNEL as FEW
+from sparseformats_kernels.triton.spmm_tiles import KERNEL as TILES
+from sparseformats_kernels.triton.strided import Kernel, Strides, specimen_of as strided_specimen
 from sparseformats_kernels.triton.variants import specimen_of
 
 __all__ = ["specimens"]
@@ -33,7 +35,9 @@ def specimens(capability: int, *, every: bool = False) -> list[tuple[str, Specim
         if capability // 10 == 9 and query.a_dtype != "float32":
             found += _specialised(query, label, every)
             found += _shared(query, label) if (query.blocksize or (0, 0))[0] < 64 else []
-        found += _tiles(query, label, every)
+        found += _strided("triton-tiles", TILES, query, label, every)
+    for query, label in _few_queries(capability, every):
+        found += _strided("triton-few", FEW, query, label, every)
     return found
 
 
@@ -86,14 +90,23 @@ def _shared(query: Query, label: str) -> list[tuple[str, Specimen]]:
     return [(f"triton-shared-{label}-0", made)]
 
 
-def _tiles(query: Query, label: str, every: bool) -> list[tuple[str, Specimen]]:
+def _few_queries(capability: int, every: bool) -> list[tuple[Query, str]]:
+    widths = (1, 16, 32, 64) if every else (16,)
+    found = _queries(capability, every)
+    labels = [(q, label.rsplit("-", 1)[0]) for q, label in found if q.n == 4096]
+    return [(replace(q, n=n), f"{label}-n{n}") for q, label in labels for n in widths]
+
+
+def _strided(
+    name: str, kernel: Kernel, query: Query, label: str, every: bool
+) -> list[tuple[str, Specimen]]:
     n, k = query.n, query.k
     x = Strides(n, 1, True) if query.x_layout == "C" else Strides(1, k, True)
     found = []
     precisions = (None, "tf32") if query.a_dtype == "float32" else (None,)
     for precision in precisions:
         asked = replace(query, precision=precision)
-        for number, config in enumerate(_configs("triton-tiles", asked, every)):
-            made = specimen_of_tiles(asked, config, x, x)
-            found.append((f"triton-tiles-{label}-{precision or 'ieee'}-{number}", made))
+        for number, config in enumerate(_configs(name, asked, every)):
+            made = strided_specimen(kernel, asked, config, x, x)
+            found.append((f"{name}-{label}-{precision or 'ieee'}-{number}", made))
     return found

@@ -28,6 +28,8 @@ PATTERNS = {
     "wgmma": r"\bwgmma\.mma_async\.",
     "tcgen05": r"\btcgen05\.mma\b",
     "cp.async": r"\bcp\.async\.c[ag]\.",
+    # Loads of single elements, by themselves or into shared memory.
+    "narrow": r"\bld\.global\.b(?:16|8)\b|\bcp\.async\.ca\S* \[[^]]*\], \[[^]]*\], 0x4,",
     "tma.load": r"\bcp\.async\.bulk\.tensor\.\S*shared\S*\.global",
     "tma.store": r"\bcp\.async\.bulk\.tensor\.\S*global\S*\.shared",
     "fma": r"\bfma\.rn\.f32\b|\bfma\.rn\.f32x2\b",

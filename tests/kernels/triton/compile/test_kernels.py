@@ -11,7 +11,7 @@ from sparseformats_kernels.triton import RECORDS, launch
 from sparseformats_kernels.triton.launch import Specimen, compile_for
 from sparseformats_kernels.triton.specimens import specimens
 from tests.kernels.triton.compiling import SHARED_MEMORY, Facts, facts
-from tests.kernels.triton.kinds import EVERYWHERE, GLUON
+from tests.kernels.triton.kinds import GLUON
 
 CAPABILITIES = (80, 90, 100)
 BYTES = {"i32": 4, "i64": 8, "fp32": 4, "*i32": 8, "*fp16": 8, "*bf16": 8, "*fp32": 8}
@@ -57,6 +57,8 @@ def check(capability: int, label: str, specimen: Specimen, found: Facts) -> None
         assert all(found.has(name) for name in ("wgmma", "tma.load", "tma.store")), about
         return
     assert found.has("cp.async"), about
+    if "tf32" not in label:
+        assert not found.has("narrow"), f"loads of single elements: {about}"
     constants = dict(specimen.constants)
     if "float32" in label and constants["PRECISION"] == "ieee":
         assert not found.has("tf32", *TENSOR_CORES), f"not IEEE float32: {about}"
@@ -94,13 +96,17 @@ def test_every_kernel_of_the_backend_is_compiled_for_what_it_serves() -> None:
         if any(label.startswith(record.name) for label, _ in specimens(capability))
     }
     names = {record.name for record in RECORDS if record.op == "matmul"}
-    everywhere = {(EVERYWHERE, capability) for capability in CAPABILITIES}
+    everywhere = {(name, capability) for name in names - GLUON for capability in CAPABILITIES}
     assert here == everywhere | {(name, 90) for name in GLUON & names}
     assert {name for name, _ in here} == names
 
 
 def unaligned(specimen: Specimen) -> Specimen:
     return replace(specimen, aligned=frozenset())
+
+
+def of_any_size(specimen: Specimen) -> Specimen:
+    return replace(specimen, aligned=specimen.aligned - {"M", "N", "K"})
 
 
 def rounding_to_tf32(specimen: Specimen) -> Specimen:
@@ -112,6 +118,8 @@ def rounding_to_tf32(specimen: Specimen) -> Specimen:
     ("name", "plant", "text"),
     [
         ("triton-tiles-64x64-bfloat16-C-n4096-ieee-0", unaligned, "cp.async"),
+        ("triton-tiles-64x64-bfloat16-C-n4096-ieee-0", of_any_size, "single elements"),
+        ("triton-few-64x64-bfloat16-C-n16-ieee-0", of_any_size, "single elements"),
         ("triton-tiles-64x64-float32-C-n4096-ieee-0", rounding_to_tf32, "not IEEE float32"),
     ],
 )

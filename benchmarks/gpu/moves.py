@@ -1,0 +1,129 @@
+"""V-*: conversions on the device, against the time in which each byte is moved once.
+
+Wall time of whole calls between two events, waiting for the device included: a conversion has to
+learn how much there is.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+import sparseformats as sf
+from benchmarks.gpu.cases import Case
+from benchmarks.gpu.clock import ROUNDS, Clock, interleave, spread_of
+from benchmarks.gpu.matrices import Problem, build, dense_of
+from benchmarks.gpu.results import Row, short
+from benchmarks.gpu.roofline import CEILINGS, INDEX, ITEM
+
+__all__ = ["IDS", "rows"]
+
+BLOCKS, SIZE, DENSITY = (16, 64), 8192, 0.1
+TIMES, BEYOND = 2.5, 40.0  # the goal: so many times the floor, and microseconds beyond
+STEPS = ("dense-bsr", "bsr-dense", "csr-bsr", "bsr-csr")
+IDS = tuple(f"V-{step}-{b}" for b in BLOCKS for step in STEPS)
+
+Call = Callable[[], Any]
+
+
+def rows(clock: Clock, scale: str = "full") -> list[Row]:
+    """A row for each conversion and block size."""
+    found: list[Row] = []
+    for b in BLOCKS:
+        case = Case(f"moves-{b}", SIZE, SIZE, 16, (b, b), DENSITY)
+        case = case if scale == "full" else case.tiny()
+        try:
+            found += _of(build(case, clock.device), b, clock)
+        except Exception as error:  # noqa: BLE001 - a fault must not end the other tasks
+            why = f"{type(error).__name__}: {error}"
+            found += [_row(f"V-{step}-{b}", case, step) | {"error": why} for step in STEPS]
+    return found
+
+
+def _of(problem: Problem, named: int, clock: Clock) -> list[Row]:
+    A, D = problem.matrix, dense_of(problem)
+    C, size = A.to("csr"), problem.case.block
+    _check(A, C, D)
+    sides: dict[str, Call] = {
+        "dense-bsr": lambda: sf.from_dense(D, "bsr", blocksize=size),
+        "bsr-dense": A.to_dense,
+        "csr-bsr": lambda: C.to("bsr", blocksize=size),
+        "bsr-csr": lambda: A.to("csr"),
+    }
+    peers = _peers(problem, D)
+    times = interleave(clock, sides | peers)
+    found = []
+    for step, call in sides.items():
+        theirs = {name: times[name] for name in peers if name.startswith(f"torch/{step}")}
+        with sf.tracing() as trace:
+            call()
+        kernels = sorted({run.kernel for run in trace if run.op.startswith("convert:")})
+        floor = _floor(problem, step)
+        row = _row(f"V-{step}-{named}", problem.case, step, times[step], floor)
+        found.append(
+            row
+            | {"kernel": ", ".join(kernels), "rounds": ROUNDS, "clock": "events"}
+            | {"peers_us": {k: short(statistics.median(v)) for k, v in theirs.items()}}
+        )
+    return found
+
+
+def _check(A: Any, C: Any, D: Any) -> None:
+    """All four are right before any is timed."""
+    again = sf.from_dense(D, "bsr", blocksize=A.blocksize)
+    if not (sf.same(A, again) and sf.same(A, C) and bool((A.to_dense() == D).all())):
+        raise RuntimeError("a conversion is wrong: its time means nothing")
+    if not sf.same(C.to("bsr", blocksize=A.blocksize), A):
+        raise RuntimeError("csr to bsr is wrong: its time means nothing")
+
+
+def _peers(problem: Problem, D: Any) -> dict[str, Call]:
+    """torch's own, where it has them on a device."""
+    size = problem.case.block
+    sparse = D.to_sparse_bsr(size)
+    return {
+        "torch/dense-bsr": lambda: D.to_sparse_bsr(size),
+        "torch/bsr-dense": sparse.to_dense,
+    }
+
+
+def _floor(problem: Problem, step: str) -> float:
+    """Microseconds in which each byte is read and written once, index bytes counted."""
+    case, (r, c) = problem.case, problem.case.block
+    item, blocks = ITEM[case.dtype], problem.stored
+    dense = case.m * case.k * item
+    blocked = blocks * (r * c * item + INDEX) + (case.grid[0] + 1) * INDEX
+    listed = blocks * r * c * (item + INDEX) + (case.m + 1) * INDEX
+    sizes = {"dense": dense, "bsr": blocked, "csr": listed}
+    source, target = step.split("-")
+    return (sizes[source] + sizes[target]) / CEILINGS["memory"] * 1e6
+
+
+def _row(
+    id: str, case: Case, step: str, times: list[float] | None = None, floor: float = 0.0
+) -> Row:
+    source, target = step.split("-")
+    row: Row = {
+        "id": id,
+        "workload": f"{source} to {target}, {case.m}x{case.k} {case.dtype}, blocks "
+        f"{case.block[0]}x{case.block[1]}, {case.density:g} of them stored, full",
+        "kernel": None,
+        "baseline": "each byte moved once at the speed of a copy",
+        **dict.fromkeys(("ours_us", "baseline_us", "ratio", "spread", "share_of_roofline")),
+        "ratio_is": f"ours / ({TIMES:g} floors + {BEYOND:g} us)",
+        "l2_model_us": None,
+        "goal": "<= 1.00x",
+        "met": False,
+    }
+    if times is None:
+        return row
+    ours, limit = statistics.median(times), TIMES * floor + BEYOND
+    return row | {
+        "ours_us": short(ours),
+        "baseline_us": short(floor),
+        "ratio": round(ours / limit, 3),
+        "spread": short(spread_of(times)),
+        "share_of_roofline": short(floor / ours),
+        "met": ours <= limit,
+    }
