@@ -12,7 +12,14 @@ import sys
 from typing import Any
 
 from sparseformats._dtypes import INT32_MAX
-from sparseformats.dispatch.record import KernelRecord, Query, Reason, Requirement, Tolerance, checks
+from sparseformats.dispatch.record import (
+    KernelRecord,
+    Query,
+    Reason,
+    Requirement,
+    Tolerance,
+    checks,
+)
 from sparseformats_kernels.cusparselt import costs
 from sparseformats_kernels.cusparselt.finding import CuSparseLt, trouble
 

@@ -14,6 +14,7 @@ import math
 import os
 import warnings
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any, final
@@ -166,4 +167,5 @@ def _write(path: Path, rows: Iterable[dict[str, Any]]) -> None:
         beside.write_text(text + "\n", encoding="utf-8")
         beside.replace(path)
     except OSError:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):
+            beside.unlink()
