@@ -9,7 +9,6 @@ what is in that memory is what is multiplied. What it cannot show is what the re
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 from itertools import count
 from threading import get_ident
@@ -265,7 +264,8 @@ class Fake:
         m, k, kind = A["rows"], A["columns"], np.dtype(TYPES[A["type"]])
         m_of = 2 if kind.itemsize == 4 else 4
         D = at(dense, m * k, kind).reshape(m, k // m_of, m_of)
-        used = D.astype(np.float64) != 0  # NaN is not zero, either zero is
+        with np.errstate(all="ignore"):
+            used = D.astype(np.float64) != 0  # NaN is not zero, either zero is
         assert used.sum(axis=2).max() <= m_of // 2, "more than half of a group is not zero"
         # Those first that are used, each in its order; what is left fills up.
         order = np.argsort(~used, axis=2, kind="stable")[:, :, : m_of // 2]

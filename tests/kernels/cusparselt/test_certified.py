@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import strategies as st
 
 import sparseformats as sf
 from sparseformats import dispatch
@@ -40,10 +39,7 @@ def _stand_in(library: Fake) -> None: ...
 def test_products(name: str, values: str) -> None:
     dtypes = [str(x) for c in RECORDS[name].checks for x in _dtypes(c)]
     options: dict[str, Any] = {"dtypes": dtypes, "formats": ["2:4", "1:2", "1:4"]}
-    options["shapes"] = st.tuples(st.integers(0, 40), st.integers(0, 40))
-    certificate = certify_kernel(
-        here(name), library="torch", values=values, examples=60, **options
-    )
+    certificate = certify_kernel(here(name), library="torch", values=values, examples=60, **options)
     assert not FAULTS & set(certificate.refusals)
     assert sum(certificate.runs.values()) >= 10
 
@@ -66,28 +62,23 @@ def test_products_that_are_rounded_to_tf32() -> None:
     assert set(certificate.runs) == {("1:2", "float32")}
 
 
-@pytest.mark.parametrize("epilogue", ["", "bias", "relu", "bias+relu", "bias+gelu", "silu"])
+@pytest.mark.parametrize("epilogue", ["", "bias", "relu", "bias+relu"])
 @pytest.mark.parametrize("tokens", [(24,), (5,), (3, 8), ()])
 def test_layers(tokens: tuple[int, ...], epilogue: str, library: Fake) -> None:
-    """What the record fuses runs in the kernel, the rest behind it; the identity is exact."""
+    """What the record fuses runs in the kernel; the identity of layers is exact."""
     names = epilogue.split("+")
     W = matrix((48, 64))
     X = operand(64, max(1, torch.Size(tokens).numel()), seed=2).T.reshape(*tokens, 64)
     bias = operand(48, 1, seed=3)[:, 0] if "bias" in names else None
-    activation = next((x for x in ("relu", "gelu", "silu") if x in names), None)
+    activation = "relu" if "relu" in names else None
     with dispatch.temporary(here("cusparselt")), sf.tracing() as trace:
         y = sf.linear(X, W, bias, activation=activation, kernel="cusparselt-here")
     assert [run.kernel for run in trace] == ["cusparselt-here"]
     exact = X.double() @ W.to_dense().double().T
     exact = exact if bias is None else exact + bias.double()
-    if activation in ("gelu", "silu"):
-        exact = getattr(torch.nn.functional, activation)(exact)
-        assert torch.allclose(y.double(), exact, rtol=4e-3, atol=4e-3)
-    else:
-        exact = exact.relu() if activation else exact
-        assert same(y, exact)
+    assert same(y, exact.relu() if activation else exact)
     # The layer's operand and result are used where they lie: tokens in rows.
-    if tokens == (24,) and activation in (None, "relu") and epilogue != "":
+    if tokens == (24,):
         assert library.named("Matmul")[-1][4] == X.data_ptr()
 
 

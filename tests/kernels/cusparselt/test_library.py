@@ -37,7 +37,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
     def build(version: tuple[int, int, int], *, lacks: str = "", fails: int = 0) -> str:
         names = [*SIGNATURES, "cusparseLtMatmulAlgSelectionDestroy"]
-        functions = "".join(f"int {name}(void) {{ return 0; }}\n" for name in names if name != lacks)
+        functions = "".join(
+            f"int {name}(void) {{ return 0; }}\n" for name in names if name != lacks
+        )
         source = folder / "source.c"
         numbers = ", ".join(map(str, version))
         source.write_text(
@@ -191,7 +193,7 @@ def test_it_is_a_requirement_like_others() -> None:
 
 def test_sizes_are_those_of_the_headers() -> None:
     """``uint8_t data[1024]`` in 0.7.1, ``alignas(16) uint8_t data[512]`` in 0.8.0 and 0.8.1."""
-    assert KNOWN == {(0, 7): Layout(1024, 16, False), (0, 8): Layout(512, 16, True)}
+    assert {(0, 7): Layout(1024, 16, False), (0, 8): Layout(512, 16, True)} == KNOWN
 
 
 @pytest.mark.parametrize("layout", KNOWN.values())

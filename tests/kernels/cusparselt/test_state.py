@@ -260,9 +260,7 @@ def test_structs_live_as_long_as_their_plan_and_no_longer(A: Any, library: Fake)
     ]
 
 
-def test_what_is_kept_is_limited(
-    A: Any, library: Fake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_kept_is_limited(A: Any, library: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_module, "_PLANS", 3)
     monkeypatch.setattr(state_module, "_LAUNCHES", 4)
     monkeypatch.setattr(spmm, "_KEPT", 5)
