@@ -17,6 +17,7 @@ GROUPS = {
     "L": "Uneven rows against even ones",
     "X": "Layers of Llama-3",
     "R": "CSR against cuSPARSE and CuPy",
+    "S": "2:4 on sparse tensor cores",
     "O": "Overheads and choice of kernel",
     "W": "The wider suite, without goals",
     "C": "Ceilings",

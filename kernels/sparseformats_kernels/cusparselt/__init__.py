@@ -159,7 +159,6 @@ RECORDS = (
             *_COMMON,
             _TWO_OF_FOUR,
             checks.dtype_in("int8"),
-            checks.dtype_in("int32", operand="out"),
             checks.epilogue_in(None),
             _EXACT_SUMS,
         ),

@@ -33,6 +33,9 @@ HALF_OF_ALL = 0  # CUSPARSELT_SPARSITY_50_PERCENT
 # cusparseComputeType: of 0.7 and later; 1 is CUSPARSE_COMPUTE_16F
 COMPUTE_32I, COMPUTE_32F = 0, 2
 
+# cusparseLtMatDescAttribute_t
+NUM_BATCHES, BATCH_STRIDE = 0, 1
+
 # cusparseLtMatmulDescAttribute_t
 ACTIVATION_RELU, BIAS_POINTER = 0, 8
 
@@ -56,6 +59,7 @@ SIGNATURES: Final = {
     "cusparseLtDenseDescriptorInit": "ppqqquii",
     "cusparseLtStructuredDescriptorInit": "ppqqquiii",
     "cusparseLtMatDescriptorDestroy": "p",
+    "cusparseLtMatDescSetAttribute": _ATTRIBUTE,
     "cusparseLtMatmulDescriptorInit": "ppiippppi",
     "cusparseLtMatmulDescSetAttribute": _ATTRIBUTE,
     "cusparseLtMatmulAlgSelectionInit": "pppi",

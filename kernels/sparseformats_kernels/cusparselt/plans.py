@@ -39,6 +39,10 @@ class Problem(NamedTuple):
     bias : int
         Address of a number for each row of the result; 0 for none, `OWN_BIAS` for memory that
         belongs to the launch.
+    batch : int
+        Products of the one matrix.
+    x_gap, y_gap : int
+        Elements between neighbours of a batch.
     """
 
     n: int
@@ -47,6 +51,9 @@ class Problem(NamedTuple):
     y_order: int
     y_step: int
     bias: int = 0
+    batch: int = 1
+    x_gap: int = 0
+    y_gap: int = 0
 
 
 class Algorithm(NamedTuple):
@@ -148,10 +155,13 @@ class Plan:
         size = (problem.n, blob.k) if turned else (blob.k, problem.n)
         A = blob.describe(self._api, handle)
         self._own(A, "cusparseLtMatDescriptorDestroy")
+        self._repeat(handle, A, problem.batch, 0)  # the one matrix meets all
         value, gives = c.VALUES[blob.dtype], c.VALUES[blob.gives]
         x = self._dense(handle, (*size, problem.x_step, ALIGNED, value, c.ORDER_ROW))
+        self._repeat(handle, x, problem.batch, problem.x_gap)
         result = (blob.m, problem.n, problem.y_step, ALIGNED, gives, problem.y_order)
         y = self._dense(handle, result)
+        self._repeat(handle, y, problem.batch, problem.y_gap)
         product = self._api.opaque()
         flip = c.TRANSPOSE if turned else c.NON_TRANSPOSE
         matrices = A.address, x.address, y.address, y.address
@@ -170,6 +180,13 @@ class Plan:
         self._api.call("cusparseLtDenseDescriptorInit", handle, struct.address, *facts)
         self._own(struct, "cusparseLtMatDescriptorDestroy")
         return struct
+
+    def _repeat(self, handle: int, struct: Opaque, batch: int, gap: int) -> None:
+        """Say that a matrix is the first of a batch."""
+        if batch != 1:
+            name = "cusparseLtMatDescSetAttribute"
+            self._api.set(name, handle, struct.address, c.NUM_BATCHES, ctypes.c_int(batch))
+            self._api.set(name, handle, struct.address, c.BATCH_STRIDE, ctypes.c_int64(gap))
 
     def _select(self, handle: int, product: Opaque, algorithm: Algorithm) -> Opaque:
         selection = _selection(self._api, handle, product)

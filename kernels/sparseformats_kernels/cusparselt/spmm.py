@@ -23,7 +23,7 @@ from sparseformats_kernels.cusparselt.packing import Blob, unpacked
 from sparseformats_kernels.cusparselt.serving import Given, Served, given, serve, usual
 from sparseformats_kernels.cusparselt.state import State
 
-__all__ = ["Bound", "CuSparseLtProduct"]
+__all__ = ["Bound", "CuSparseLtProduct", "is_direct"]
 
 _KEPT = 64  # kinds of operands that a bound kernel remembers
 _GIVES = {"int8": "int32", "float8_e4m3fn": "float32"}  # what the library writes, if not the dtype
@@ -66,12 +66,19 @@ class CuSparseLtProduct:
         names = (query.epilogue or "").split("+")
         if query.m and state.forced is None:
             for n in {query.n, query.n * query.batch} - {0}:
-                direct = _is_direct(state, query.alpha_one, query.beta_zero)
+                direct = is_direct(state, query.alpha_one, query.beta_zero)
                 served = serve(state.blob, (state.m, state.k), usual(query, n), direct)
                 state.prepare(served.problem, query.deterministic)
         return Bound(state, "relu" if "relu" in names else None, query.deterministic)
 
     bind_epilogue = bind
+
+    @staticmethod
+    def bind_batch(state: State, query: Query) -> Any:
+        """The same for batches; None where one wide product of all pieces is quicker."""
+        from sparseformats_kernels.cusparselt.batches import FEW, Batched
+
+        return Batched(state, query.deterministic) if query.n >= FEW else None
 
 
 def _name_of(device: Device) -> str:
@@ -85,7 +92,7 @@ def _name_of(device: Device) -> str:
     return str(cupy.cuda.runtime.getDeviceProperties(device.index)["name"].decode())
 
 
-def _is_direct(state: State, alpha_one: bool, beta_zero: bool) -> bool:
+def is_direct(state: State, alpha_one: bool, beta_zero: bool) -> bool:
     """Whether the library's own arithmetic gives what is asked for.
 
     It scales in float32, which integers do not survive, and writes no fp8 as we round it.
@@ -170,7 +177,7 @@ class Bound:
         dtypes = state.blob.dtype, state.out_dtype
         y = None if out is None else (steps(out), self._address(out))
         call = given(shape, dtypes, (steps(x), self._address(x)), y, bias)
-        served = serve(state.blob, shape[:2], call, _is_direct(state, *plain))
+        served = serve(state.blob, shape[:2], call, is_direct(state, *plain))
         if served.copies or served.aside or self._activation is not None:
             state.refuse_memory_in(capture)
         launch = state.launch(served.problem, stream, capture, self._same_bits)

@@ -28,6 +28,7 @@ __all__ = ["State", "problem_facts"]
 
 _PLANS = 64  # kept of one matrix, those of all threads together; the oldest go first
 _LAUNCHES = 256
+_ROOMS = 64
 _BIASES = 4  # addresses of one problem that get a plan each; others are copied
 _WORTH: Final = 1 << 21  # places of a matrix below which calls cost more than any algorithm saves
 
@@ -51,7 +52,7 @@ class State:
 
     __slots__ = (
         *("api", "biases", "blob", "clock", "device", "device_name", "forced", "home", "k"),
-        *("launches", "lib", "lock", "m", "out_dtype", "plans", "spares", "worth"),
+        *("launches", "lib", "lock", "m", "out_dtype", "plans", "rooms", "spares", "worth"),
     )
 
     def __init__(
@@ -71,6 +72,7 @@ class State:
         self.launches: dict[tuple[Any, ...], Launch] = {}
         self.biases: dict[tuple[Any, ...], set[int]] = {}
         self.spares: dict[Problem, Array] = {}
+        self.rooms: dict[tuple[int, int], Array] = {}
         self.lock = Lock()
         self.clock = timing.elapsed_on(device)
         self.worth = _WORTH
@@ -140,7 +142,7 @@ class State:
             self.refuse_memory_in(capture)
             bias = self.lib.zeros((self.blob.m,), self.blob.gives, self.device.place)
         plan = self._plan(problem, bias, same_bits)
-        workspace = self._workspace(plan, problem, capture)
+        workspace = self._workspace(plan, problem, stream, capture)
         if stream != self.home:
             self.device.share((self.blob.array,))
         return Launch(self, plan, stream, workspace, bias)
@@ -167,10 +169,19 @@ class State:
                 raise
             return self.make_plan(problem, DEFAULT, bias)
 
-    def _workspace(self, plan: Plan, problem: Problem, capture: int) -> Array | None:
+    def _workspace(self, plan: Plan, problem: Problem, stream: int, capture: int) -> Array | None:
+        """Memory for a plan: one for all calls of a thread on a stream, each graph has its own."""
         if not plan.workspace:
             return None
-        if capture and not self.device.can_allocate_in_capture():
+        if not capture:
+            key = (get_ident(), stream)
+            found = self.rooms.get(key)
+            if found is None or int(found.shape[0]) < plan.workspace:
+                with self.lock:
+                    _make_room(self.rooms, _ROOMS)
+                    found = self.rooms[key] = self._room(plan)
+            return found
+        if not self.device.can_allocate_in_capture():
             spare = self.spares.pop(problem._replace(bias=0), None)
             if spare is not None and int(spare.shape[0]) >= plan.workspace:
                 return spare
@@ -178,7 +189,7 @@ class State:
         return self._room(plan)
 
     def _room(self, plan: Plan) -> Array:
-        return self.device.empty((plan.workspace,), "uint8")
+        return self.device.empty((size_bucket(plan.workspace),), "uint8")
 
     # Searching.
 
@@ -187,8 +198,11 @@ class State:
         worthwhile = self.blob.m * self.blob.k >= self.worth and searches()
         if self.forced is not None or not worthwhile or CHOICES.find(facts) is not None:
             return
-        most = self.make_plan(problem, DEFAULT).most
-        found = search(most, partial(self.measure, problem), same_bits=same_bits)
+        try:
+            most = self.make_plan(problem, DEFAULT).most
+            found = search(most, partial(self.measure, problem), same_bits=same_bits)
+        except (MemoryError, RuntimeError):
+            return  # no memory for trials, say; the call itself may do without, or tells more
         if found is not None:
             CHOICES.keep(facts, found)
 
@@ -230,7 +244,7 @@ def problem_facts(state: State, problem: Problem, same_bits: bool) -> dict[str, 
         "gives": blob.gives,
         "m": blob.m,
         "k": blob.k,
-        "n": size_bucket(problem.n),
+        "n": size_bucket(problem.n * problem.batch),
         "x_order": orders[problem.x_order],
         "y_order": orders[problem.y_order],
         "same_bits": same_bits,

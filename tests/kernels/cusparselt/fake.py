@@ -163,8 +163,15 @@ class Fake:
         if step < (columns if order == ROW else rows) or step * size % 16:
             return INVALID
         facts = {"rows": rows, "columns": columns, "step": step, "order": order, "type": kind}
-        self._make(address, "matrix", sparse=sparse, **facts)
+        self._make(address, "matrix", sparse=sparse, batch=1, gap=0, **facts)
         return 0
+
+    def _matdescsetattribute(self, handle: int, matrix: int, *rest: int) -> None:
+        self._handle(handle)
+        attribute, where, size = rest
+        assert (attribute, size) in ((0, 4), (1, 8)), "NUM_BATCHES, BATCH_STRIDE"
+        value = int(at(where, 1, np.int32 if size == 4 else np.int64)[0])
+        self._get(matrix, "matrix")["gap" if attribute else "batch"] = value
 
     def _matdescriptordestroy(self, address: int) -> None:
         self._drop(address, "matrix")
@@ -234,6 +241,7 @@ class Fake:
         if algorithm.id in self.refuses or (facts["bias"] and algorithm.id in self.without_bias):
             return NOT_SUPPORTED
         known = {"product": product, "bias": facts["bias"], "algorithm": algorithm}
+        known["need"] = self.workspace * (2 if algorithm.split_k != 1 else 1)
         self._make(address, "plan", handle=handle, selection=selection, **known)
         return 0
 
@@ -242,8 +250,7 @@ class Fake:
 
     def _matmulgetworkspace(self, handle: int, plan: int, where: int) -> None:
         self._handle(handle)
-        split = self._get(plan, "plan")["algorithm"].split_k != 1
-        at(where, 1, np.int64)[...] = self.workspace * (2 if split else 1)
+        at(where, 1, np.int64)[...] = self._get(plan, "plan")["need"]
 
     # Matrices.
 
@@ -298,16 +305,20 @@ class Fake:
         assert all(x % 16 == 0 for x in (a, b, c, d)), "operands lie at multiples of 16 bytes"
         assert c == d
         self.streams.append(int(at(streams, 1, np.int64)[0]))
-        need = self.workspace * (2 if P["algorithm"].split_k != 1 else 1)
-        if need:
+        if P["need"]:
             assert workspace, "a workspace"
-            at(workspace, need, np.uint8)[...] = 0xEE
+            at(workspace, P["need"], np.uint8)[...] = 0xEE
         self.ran.append(P["algorithm"])
         numbers = (float(at(x, 1, np.float32)[0]) for x in (alpha, beta))
         bias = product["bias"] if self.late else P["bias"]
-        x = _dense(b, B)
-        x = x.T if product["flip"] else x
-        self._write(_dense(d, D), self._expanded(a, A), x, tuple(numbers), bias)
+        assert A["batch"] == B["batch"] == D["batch"]
+        assert A["gap"] == 0, "one matrix for all"
+        given = tuple(numbers)
+        for i in range(D["batch"]):
+            x = _dense(b + i * B["gap"] * np.dtype(TYPES[B["type"]]).itemsize, B)
+            x = x.T if product["flip"] else x
+            y = _dense(d + i * D["gap"] * np.dtype(TYPES[D["type"]]).itemsize, D)
+            self._write(y, self._expanded(a, A), x, given, bias)
         return 0
 
     def _write(self, y: Any, A: Any, x: Any, numbers: tuple[float, ...], bias: int) -> None:

@@ -30,17 +30,12 @@ def operators(device: FakeDevice, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         calls.append(transpose_result)
         y = packed.double() @ x.double()
         y = (y if bias is None else y + bias.double()[:, None]).to(x.dtype)
-        return y.T.contiguous().T if transpose_result and False else _as_torch(y, transpose_result)
+        return y.T.contiguous() if transpose_result else y
 
     monkeypatch.setattr(by_torch, "device_of", lambda x, lib: device)
     monkeypatch.setattr(torch, "_cslt_compress", compress)
     monkeypatch.setattr(torch, "_cslt_sparse_mm", multiply)
     return calls
-
-
-def _as_torch(y: Any, turned: bool) -> Any:
-    """(n, m) where the result is asked for turned."""
-    return y.T.contiguous() if turned else y
 
 
 @pytest.mark.parametrize("dtype", HALVES)

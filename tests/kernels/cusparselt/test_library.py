@@ -95,7 +95,7 @@ def test_missing() -> None:
         assert found.code == "missing-package"
         assert found.message == "needs cuSPARSELt, which is not installed"
         assert "install nvidia-cusparselt" in (found.hint or "")
-    with pytest.raises(RuntimeError, match="cuSPARSELt cannot be used: .*is not installed"):
+    with pytest.raises(RuntimeError, match=r"cuSPARSELt cannot be used: .*is not installed"):
         the_api()
 
 

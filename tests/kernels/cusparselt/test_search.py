@@ -150,7 +150,7 @@ def test_split_sums_get_their_workspace(library: Fake) -> None:
     assert same(run(X, None, 1, 0), expected(A, X))
     assert library.ran[-1] == best
     (launch,) = state.launches.values()
-    assert launch._kept[0].nbytes == 2 * library.workspace
+    assert launch._kept[0].nbytes >= 2 * library.workspace
 
 
 def test_small_products_and_those_told_not_to_are_not_searched(
@@ -168,6 +168,22 @@ def test_small_products_and_those_told_not_to_are_not_searched(
 
 
 @pytest.mark.usefixtures("searching_always")
+@pytest.mark.parametrize("error", [MemoryError("none left"), RuntimeError("out of memory")])
+def test_a_search_that_fails_leaves_the_librarys_choice(
+    error: Exception, library: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*arguments: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(state_module.State, "_trial", fails)
+    A, X = matrix((48, 64)), operand(64, 24)
+    state, query = packed(A, X)
+    assert same(CuSparseLtProduct.bind(state, query)(X, None, 1, 0), expected(A, X))
+    assert library.ran == [DEFAULT]
+    assert not user_file().exists()
+
+
+@pytest.mark.usefixtures("searching_always")
 def test_an_algorithm_can_be_forced(library: Fake) -> None:
     A, X = matrix((48, 64)), operand(64, 24)
     state, query = packed(A, X)
@@ -176,7 +192,7 @@ def test_an_algorithm_can_be_forced(library: Fake) -> None:
     assert library.ran == [Algorithm(1, 2, 2)]
     state, query = packed(A, X)
     state.forced = Algorithm(3)
-    with pytest.raises(RuntimeError, match="cusparseLtMatmulPlanInit .*_NOT_SUPPORTED"):
+    with pytest.raises(RuntimeError, match=r"cusparseLtMatmulPlanInit .*_NOT_SUPPORTED"):
         CuSparseLtProduct.bind(state, query)(X, None, 1, 0)
 
 

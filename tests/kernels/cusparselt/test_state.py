@@ -75,6 +75,26 @@ def test_every_change_between_calls_gives_right_numbers(
         assert library.streams[-1] == device.current
 
 
+def test_operands_that_differ_in_one_thing_only(A: Any, library: Fake) -> None:
+    """In their strides, in those of the result, in alignment, in shape."""
+    room, rows = operand(64, 80), operand(64, 24)
+    operands = [rows, rows.T.contiguous().T, room[:, :24], room[:, 1:25], room[:, :24]]
+    _, run = bound(A, rows)
+    for X in (*operands, *operands[::-1]):
+        for out in (operand(48, 24), operand(48, 24, layout="F"), operand(48, 80)[:, 8:32], None):
+            assert same(run(X, out, 1, 0), expected(A, X))
+
+
+def test_numbers_of_int8_change_between_calls(library: Fake) -> None:
+    """Trivial ones leave the result to the library, others do not."""
+    A, X = matrix((32, 64), "int8"), operand(64, 16, "int8", "F")
+    big = torch.full((32, 16), 20_000_001, dtype=torch.int32)
+    _, run = bound(A, X, x_layout="F")
+    for alpha, beta in ((1, 0), (3, 0), (1, 0), (1, 1), (1, 0), (-2, 5)):
+        out = big.clone()
+        assert same(run(X, out, alpha, beta), expected(A, X, alpha, beta, big))
+
+
 # ---- bias
 
 
@@ -123,7 +143,7 @@ def test_streams_have_workspaces_of_their_own(A: Any, library: Fake, device: Fak
 
 def test_threads_have_handles_and_plans_of_their_own(A: Any, library: Fake) -> None:
     X, found = operand(64, 24), []
-    state, run = bound(A, X, epilogue="bias")
+    _, run = bound(A, X, epilogue="bias")
     some, barrier = biases(4), threading.Barrier(4)
 
     def work(bias: Any) -> None:
@@ -131,6 +151,7 @@ def test_threads_have_handles_and_plans_of_their_own(A: Any, library: Fake) -> N
         for _ in range(20):
             y = run(X, None, 1, 0, bias)
         found.append(same(y, expected(A, X) + bias.double()[:, None]))
+        found.append(same(run(X, None, 1, 0), expected(A, X)))  # what all threads call alike
         barrier.wait(60)
 
     threads = [threading.Thread(target=work, args=(bias,)) for bias in some]
@@ -138,9 +159,10 @@ def test_threads_have_handles_and_plans_of_their_own(A: Any, library: Fake) -> N
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [True] * 4
-    for place in (0, 1, 8):
-        assert len({call[place] for call in library.named("Matmul")}) == 4
+    assert found == [True] * 8
+    calls = library.named("Matmul")
+    assert len({call[0] for call in calls}) == len({call[8] for call in calls}) == 4
+    assert len({call[1] for call in calls}) == 8  # plans, with a bias and without
 
 
 def test_a_thread_that_is_given_the_number_of_a_dead_one(A: Any, library: Fake) -> None:
@@ -281,6 +303,22 @@ def test_the_dense_form_is_freed_after_packing(A: Any, library: Fake) -> None:
     own = {A.lib.address(x) for x in A.buffers().values()}
     assert _nbytes(state, own, set()) == state.blob.array.nbytes == 48 * 32 * 3
     assert isinstance(state.blob.array, torch.Tensor)
+
+
+def test_calls_of_a_thread_on_a_stream_share_a_workspace(
+    A: Any, library: Fake, device: FakeDevice
+) -> None:
+    _, run = bound(A, operand(64, 8))
+    for n in (8, 16, 24, 8):
+        run(operand(64, n), None, 1, 0)
+    assert len({call[8] for call in library.named("Matmul")}) == 1
+    library.workspace = 1000  # plans from now on need more
+    for n in (32, 40, 8):
+        X = operand(64, n)
+        assert same(run(X, None, 1, 0), expected(A, X))
+    used = [call[8] for call in library.named("Matmul")]
+    assert len(set(used)) == 2
+    assert used[-1] == used[0]  # a plan made before keeps what it was given
 
 
 def test_bytes_that_no_workspace_needs_are_not_taken(
