@@ -325,7 +325,8 @@ def _semi() -> list[Case]:
 def semi(name: str, shape: tuple[int, int, int], **options: Any) -> Case:
     """A case of a 2:4 matrix."""
     kind: dict[str, Any] = {"format": "2:4", "pattern": "two-of-four", "linear": True}
-    return Case(name, *shape, (1, 1), 0.5, **kind, **options)
+    m, k, n = shape
+    return Case(name, m, k, n, block=(1, 1), density=0.5, **kind, **options)
 
 
 def goal_cases() -> tuple[Case, ...]:

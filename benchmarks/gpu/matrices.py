@@ -106,7 +106,7 @@ def _operands(case: Case, device: str, generator: Any) -> tuple[Any, Any]:
 
 def _matrix(case: Case, parts: Parts) -> Any:
     shape = (case.m, case.k)
-    options = {"copy": False, "check": False}
+    options: dict[str, Any] = {"copy": False, "check": False}
     if case.format == "csr":
         return sf.CSR(parts.data.reshape(-1), parts.columns, parts.pointers, shape, **options)
     if case.format == "2:4":
