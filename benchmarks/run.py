@@ -32,7 +32,7 @@ from benchmarks.gpu.rows import averages, failed, rows_of
 from benchmarks.gpu.suite import suite
 from benchmarks.gpu.table import lines
 
-AVERAGES = ("X-llm", "X-llm-torch", "O-regret")
+AVERAGES = ("X-llm", "X-llm-torch", "S-large", "O-regret")
 
 
 class DeviceLost(RuntimeError):

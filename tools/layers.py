@@ -42,8 +42,12 @@ ALLOWED: dict[str, set[str]] = {
     # The face names everything; what is more than NumPy it imports at first use.
     "__init__": _BELOW_FACE | {"advise", "io", "nn", "testing"},
 }
-# A kernel sees facts and buffers; of dispatch it sees only what a record is made of.
-KERNELS_ALLOWED = ("dispatch.record", "dispatch.query", "formats", "_arrays", "_dtypes", "errors")
+# A kernel sees facts and buffers; of dispatch it sees only what a record is made of, and where the
+# user's own files lie.
+KERNELS_ALLOWED = (
+    *("dispatch.record", "dispatch.query", "dispatch.places", "formats", "_arrays", "_dtypes"),
+    "errors",
+)
 # `A.to(...)`, `A + B`, `A @ X` are methods of the base: the one place that reaches upward, lazily.
 UPWARD = {f"{PACKAGE}.formats.base": {"algebra", "convert", "ops"}}
 # dispatch compares facts; it knows no array library.

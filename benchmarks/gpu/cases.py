@@ -14,6 +14,7 @@ __all__ = ["BASELINES", "DENSE", "SEED", "Case", "Goal", "goal_cases"]
 SEED = 20260
 DENSE, TORCH, TUNED = "cublas", "torch-bsr", "torch-bsr-tuned"
 BELL, CSR, CUPY, EVEN = "kernel/cusparse-bell", "cusparse", "cupy", "own-even"
+EVERY, INT8, FP8, SEMI = "cusparselt", "int-mm", "scaled-mm", "torch-2:4"
 
 BASELINES = {
     DENSE: "cuBLAS dense, the better of both operand layouts",
@@ -23,6 +24,10 @@ BASELINES = {
     CSR: "cuSPARSE CSR, the best of all its algorithms",
     CUPY: "CuPy A @ X",
     EVEN: "own time on even rows with as many stored blocks",
+    EVERY: "cuSPARSELt, the best algorithm of an exhaustive search",
+    INT8: "torch._int_mm, the better of both operand layouts",
+    FP8: "torch._scaled_mm with float8_e4m3fn results",
+    SEMI: "torch: to_sparse_semi_structured(W) @ X",
 }
 
 
@@ -80,11 +85,12 @@ class Case:
     m, k, n : int
         A is (m, k), X (k, n).
     block : (int, int)
-        Edges of the blocks; (1, 1) for CSR.
+        Edges of the blocks; (1, 1) for CSR and 2:4.
     density : float
         Share of the blocks that are stored.
     pattern : str
-        ``"uniform"``, ``"even"``, ``"banded"``, ``"power-law"``, ``"dense-row"``, ``"empty-rows"``.
+        ``"uniform"``, ``"even"``, ``"banded"``, ``"power-law"``, ``"dense-row"``, ``"empty-rows"``;
+        ``"two-of-four"`` for 2:4, any two of each group.
     skew : float
         Blocks of the longest row over the mean, for power-law rows.
     linear : bool
@@ -304,6 +310,45 @@ def _decode() -> list[Case]:
     return found
 
 
+SEMI_SHAPES = (
+    (4096, 4096, 4096),
+    (11008, 4096, 4096),
+    (4096, 11008, 4096),
+    (14336, 4096, 2048),
+    (8192, 8192, 8192),
+)
+
+
+def _semi() -> list[Case]:
+    """S-large, S-torch, S-int8 and S-fp8: 2:4 on sparse tensor cores, in a layer's layout."""
+    found = []
+    for shape in SEMI_SHAPES:
+        tail = "x".join(map(str, shape))
+        rows = [Goal(f"S-large-{tail}", EVERY, 0.98), Goal(f"S-large-dense-{tail}", DENSE)]
+        peers: tuple[str, ...] = (EVERY, DENSE)
+        if shape == SEMI_SHAPES[0]:
+            rows.append(Goal("S-torch", SEMI, 6.0))
+            peers += (SEMI,)
+        found.append(semi(f"semi-{tail}", shape, goals=(*rows,), peers=peers))
+    for name, dtype, baseline, value in (
+        ("int8", "int8", INT8, 2.4),
+        ("fp8", "float8_e4m3fn", FP8, 1.5),
+    ):
+        for shape in SEMI_SHAPES:
+            tail = "x".join(map(str, shape))
+            goals = (Goal(f"S-{name}-{tail}", baseline, value),)
+            options = {"goals": goals, "peers": (EVERY, baseline), "dtype": dtype}
+            found.append(semi(f"semi-{name}-{tail}", shape, **options))
+    return found
+
+
+def semi(name: str, shape: tuple[int, int, int], **options: Any) -> Case:
+    """A case of a 2:4 matrix."""
+    kind: dict[str, Any] = {"format": "2:4", "pattern": "two-of-four", "linear": True}
+    m, k, n = shape
+    return Case(name, m, k, n, block=(1, 1), density=0.5, **kind, **options)
+
+
 def goal_cases() -> tuple[Case, ...]:
     """Cases whose rows have goals, the block goals first."""
-    return (*_blocks(), *_ell(), *_skewed(), *_layers(), *_decode(), *_elements())
+    return (*_blocks(), *_ell(), *_skewed(), *_layers(), *_decode(), *_elements(), *_semi())

@@ -20,8 +20,11 @@ __all__ = ["Reference", "WrongResult"]
 
 ROWS, COLUMNS = 24, 2048  # rows that are drawn; columns that are computed at a time
 ROUNDING = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+ROUNDING |= {"int8": 0.0, "float8_e4m3fn": 2.0**-3}
 UNIT = 2.0**-23  # of float32
-TINIEST = 2.0**-24  # spacing of float16's subnormals, the coarsest of the three
+TINIEST = 2.0**-24  # spacing of float16's subnormals, the coarsest of those of two bytes or more
+TINIEST_FP8 = 2.0**-9
+POISON = 2**30  # of integers, which have no NaN
 
 
 class WrongResult(AssertionError):
@@ -52,12 +55,14 @@ class Reference:
             Some element is beyond the bound or was not written; the text has the worst one.
         """
         case = self.problem.case
-        self.problem.Y.fill_(float("nan"))
+        whole = case.dtype == "int8"
+        self.problem.Y.fill_(POISON if whole else float("nan"))
         y = call()
         y = y if view is None else view(y)
+        y = y.float() if case.dtype.startswith("float8") else y
         if tuple(y.shape) != (case.m, case.n):
             raise WrongResult(f"{name}: expected shape {(case.m, case.n)}, got {tuple(y.shape)}")
-        unwritten = int((~torch.isfinite(y)).sum())
+        unwritten = int((y == POISON if whole else ~torch.isfinite(y)).sum())
         if unwritten:
             raise WrongResult(f"{name}: {unwritten} elements are not finite or not written")
         exact, bound, part = self._product
@@ -81,13 +86,16 @@ class Reference:
     def _product(self) -> tuple[Any, Any, Any]:
         """Those rows in float64, the bound of each error, and one rounding of a typical part."""
         A, terms = self._matrix()
-        rounding, exact, size = ROUNDING[self.problem.case.dtype], [], []
+        dtype = self.problem.case.dtype
+        rounding, exact, size = ROUNDING[dtype], [], []
         for X in self.problem.X.split(COLUMNS, dim=1):
             X = X.double()
             exact.append(A @ X)
             size.append(A.abs() @ X.abs())
         y, sizes = torch.cat(exact, 1), torch.cat(size, 1)
-        bound = terms * UNIT * sizes + rounding * y.abs() + TINIEST
+        tiniest = TINIEST_FP8 if dtype.startswith("float8") else TINIEST
+        unit = 0.0 if dtype == "int8" else UNIT  # sums of integers are exact
+        bound = terms * unit * sizes + rounding * y.abs() + tiniest
         return y, bound, rounding * sizes / terms.sqrt()
 
     def _matrix(self) -> tuple[Any, Any]:

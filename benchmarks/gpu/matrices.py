@@ -51,16 +51,14 @@ def build(case: Case, device: str) -> Problem:
     """Draw everything that a case needs."""
     generator = torch.Generator(device).manual_seed(SEED)
     mask = _mask(case, device, generator)
-    dtype = getattr(torch, case.dtype)
     rows, columns = mask.nonzero(as_tuple=True)
     counts = mask.sum(1, dtype=torch.int32)
     del mask
     pointers = torch.zeros(len(counts) + 1, dtype=torch.int32, device=device)
     pointers[1:] = counts.cumsum(0)
-    shape = (len(rows), *case.block)
-    data = torch.randn(shape, dtype=dtype, device=device, generator=generator)
+    data = draw((len(rows), *case.block), case.dtype, device, generator)
     parts = Parts(data, rows, columns.int(), pointers)
-    X, Y = _operands(case, dtype, device, generator)
+    X, Y = _operands(case, device, generator)
     return Problem(case, parts, _matrix(case, parts), X, Y)
 
 
@@ -76,25 +74,44 @@ def dense_of(problem: Problem) -> Any:
     """The matrix as a dense array."""
     case, parts = problem.case, problem.parts
     (rows, columns), (r, c) = case.grid, case.block
-    D = torch.zeros(rows, r, columns, c, dtype=parts.data.dtype, device=parts.data.device)
-    D[parts.rows, :, parts.columns.long(), :] = parts.data
-    return D.view(rows * r, columns * c)[: case.m, : case.k].contiguous()
+    # Types of one byte move as what all operations take.
+    data = parts.data.view(torch.int8) if parts.data.itemsize == 1 else parts.data
+    D = torch.zeros(rows, r, columns, c, dtype=data.dtype, device=data.device)
+    D[parts.rows, :, parts.columns.long(), :] = data
+    whole = D.view(rows * r, columns * c)[: case.m, : case.k].contiguous()
+    return whole.view(parts.data.dtype)
 
 
-def _operands(case: Case, dtype: Any, device: str, generator: Any) -> tuple[Any, Any]:
-    def draw(*shape: int) -> Any:
-        return torch.randn(shape, dtype=dtype, device=device, generator=generator)
+def draw(shape: tuple[int, ...], dtype: str, device: str, generator: Any) -> Any:
+    """Normal values; whole numbers for int8, small ones for fp8, whose range is. None is zero."""
+    if dtype == "int8":
+        options: dict[str, Any] = {"device": device, "generator": generator}
+        made = torch.randint(-127, 127, shape, dtype=torch.int8, **options)
+        return made.add_((made >= 0).to(torch.int8))
+    if dtype.startswith("float8"):
+        made = torch.randn(shape, dtype=torch.float16, device=device, generator=generator)
+        return made.mul_(0.5).where(made.abs() > 2**-7, 0.25).to(getattr(torch, dtype))
+    return torch.randn(shape, dtype=getattr(torch, dtype), device=device, generator=generator)
 
+
+def _operands(case: Case, device: str, generator: Any) -> tuple[Any, Any]:
+    gives = getattr(torch, "int32" if case.dtype == "int8" else case.dtype)
     if case.linear:
-        return draw(case.n, case.k).T, torch.empty(case.n, case.m, dtype=dtype, device=device).T
-    return draw(case.k, case.n), torch.empty(case.m, case.n, dtype=dtype, device=device)
+        X = draw((case.n, case.k), case.dtype, device, generator).T
+        return X, torch.empty(case.n, case.m, dtype=gives, device=device).T
+    X = draw((case.k, case.n), case.dtype, device, generator)
+    return X, torch.empty(case.m, case.n, dtype=gives, device=device)
 
 
 def _matrix(case: Case, parts: Parts) -> Any:
     shape = (case.m, case.k)
-    options = {"copy": False, "check": False}
+    options: dict[str, Any] = {"copy": False, "check": False}
     if case.format == "csr":
         return sf.CSR(parts.data.reshape(-1), parts.columns, parts.pointers, shape, **options)
+    if case.format == "2:4":
+        groups = (case.m, case.k // 4, 2)
+        places = (parts.columns % 4).to(torch.uint8)
+        return sf.NM(parts.data.reshape(groups), places.reshape(groups), shape, **options)
     if case.format == "bsr":
         return sf.BSR(parts.data, parts.columns, parts.pointers, shape, **options)
     data, index = _slots(case, parts)
@@ -210,6 +227,13 @@ def _empty_rows(case: Case, device: str, generator: Any) -> Any:
     return mask
 
 
+def _two_of_four(case: Case, device: str, generator: Any) -> Any:
+    """Two places of each group of four, any two."""
+    keys = torch.rand(case.m, case.k // 4, 4, device=device, generator=generator)
+    kept = torch.zeros(keys.shape, dtype=torch.bool, device=device)
+    return kept.scatter_(2, keys.topk(2, dim=2).indices, True).view(case.m, case.k)
+
+
 _PATTERNS: dict[str, Callable[[Case, str, Any], Any]] = {
     "uniform": _scattered,
     "even": _even,
@@ -217,4 +241,5 @@ _PATTERNS: dict[str, Callable[[Case, str, Any], Any]] = {
     "banded": _banded,
     "dense-row": _dense_row,
     "empty-rows": _empty_rows,
+    "two-of-four": _two_of_four,
 }

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 
 import sparseformats as sf
-from benchmarks.gpu import cusparse_search, torch_bsr
+from benchmarks.gpu import cusparse_search, cusparselt_search, torch_bsr
 from benchmarks.gpu.matrices import Problem, dense_of, even_twin
 
 __all__ = ["PEERS", "Side", "kernel_sides", "other_kernels", "ours", "peer"]
@@ -55,6 +55,10 @@ class Side(NamedTuple):
 def ours(problem: Problem, kernel: str | None = None, **options: Any) -> Side:
     """What a user gets: the kernel that dispatch chooses, or one asked for by name."""
     options.setdefault("assume_finite", problem.case.finite)
+    if kernel is None and problem.case.format == "2:4" and problem.X.is_cuda:
+        unoffered = cusparselt_search.unoffered(problem)
+        if unoffered is not None:
+            return Side("ours", unoffered[0], kernel=unoffered[1])
     plan = sf.plan(problem.matrix, problem.X, out=problem.Y, kernel=kernel, **options)
     return Side("ours", partial(plan, problem.X, out=problem.Y), kernel=plan.kernel)
 
@@ -136,6 +140,49 @@ def _cusparse(problem: Problem) -> list[Side]:
     return [Side(f"cusparse/{name}", call) for name, call in calls.items()]
 
 
+# 2:4.
+
+
+def _cusparselt(problem: Problem) -> list[Side]:
+    """The best of all algorithms, by a search that leaves nothing out."""
+    calls = cusparselt_search.best_of_all(problem)
+    return [Side(f"cusparselt/{name}", call) for name, call in calls.items()]
+
+
+def _int_mm(problem: Problem) -> list[Side]:
+    D = dense_of(problem)
+    layouts = {"row-major": problem.X.contiguous(), "column-major": problem.X.T.contiguous().T}
+    return [Side(f"int-mm/{name}", partial(torch._int_mm, D, X)) for name, X in layouts.items()]
+
+
+def _scaled_mm(problem: Problem) -> list[Side]:
+    """Without scales: both are one. Quick accumulation is another arithmetic, for the record."""
+    D, X = dense_of(problem), problem.X.T.contiguous().T
+    one = torch.ones((), device=D.device)
+    scales = {"scale_a": one, "scale_b": one}
+    same, half = {"out_dtype": D.dtype}, {"out_dtype": torch.bfloat16}
+    quick = {"use_fast_accum": True}
+    ways = {"scaled-mm": same, "scaled-mm-quick": same | quick, "scaled-mm-bfloat16": half}
+    return [Side(name, partial(torch._scaled_mm, D, X, **scales, **o)) for name, o in ways.items()]
+
+
+def _semi(problem: Problem) -> list[Side]:
+    """As a user has it: the weight converted once, each call by torch's operator."""
+    from torch.sparse import SparseSemiStructuredTensor, to_sparse_semi_structured
+
+    SparseSemiStructuredTensor._FORCE_CUTLASS = False
+    W = to_sparse_semi_structured(dense_of(problem))
+    sides = [Side("torch-2:4/matmul", partial(torch.mm, W, problem.X))]
+    if problem.case.linear:
+        tokens = problem.X.T
+
+        def linear() -> Any:
+            return torch.nn.functional.linear(tokens, W).T
+
+        sides.append(Side("torch-2:4/linear", linear))
+    return sides
+
+
 # Research libraries.
 
 
@@ -181,6 +228,10 @@ PEERS: dict[str, Callable[[Problem], list[Side]]] = {
     "torch-bsr-tuned": _torch_bsr_tuned,
     "cupy": _cupy,
     "cusparse": _cusparse,
+    "cusparselt": _cusparselt,
+    "int-mm": _int_mm,
+    "scaled-mm": _scaled_mm,
+    "torch-2:4": _semi,
     "stk": _stk,
     "blksprs": _blksprs,
 }

@@ -15,6 +15,8 @@ __all__ = ["CEILINGS", "TILE", "Work", "l2_model_us", "roofline_us", "work_of"]
 CEILINGS = {
     "bfloat16": 790e12,  # operations a second: cuBLAS 8192^3 on normal values
     "float16": 790e12,
+    "int8": 1979e12,  # by the data sheet, not measured
+    "float8_e4m3fn": 1979e12,  # likewise
     "float32": 51e12,
     "tf32": 362e12,
     "memory": 4.3e12,  # bytes a second: device copy, read and written bytes
@@ -23,7 +25,8 @@ CEILINGS = {
 """Measured on an H200; `benchmarks.run --ceilings` measures them again."""
 
 TILE = 256  # columns of the result that a block of threads computes, in the cache model
-ITEM = {"float16": 2, "bfloat16": 2, "float32": 4}
+ITEM = {"float16": 2, "bfloat16": 2, "float32": 4, "int8": 1, "float8_e4m3fn": 1}
+GIVES = {"int8": 4}  # bytes of a result, where it has another type
 INDEX = 4
 
 
@@ -52,6 +55,7 @@ def work_of(
     blocks: int,
     used_columns: int,
     dtype: str,
+    index: float | None = None,
 ) -> Work:
     """Count the work of a product.
 
@@ -62,14 +66,17 @@ def work_of(
         Stored blocks.
     used_columns : int
         Block columns that hold any: only those rows of the operand are read.
+    index : float, optional
+        Bytes of the index of a block, without pointers to rows; by default those of int32 with.
     """
     (m, k, n), (r, c), item = shape, block, ITEM[dtype]
     values = blocks * r * c * item
-    index = INDEX * (blocks + -(-m // r) + 1)
+    where = INDEX * (blocks + -(-m // r) + 1) if index is None else index * blocks
     met = min(k, used_columns * c) * n * item
     tiles = -(-n // TILE)
     cached = blocks * c * n * item + values * tiles
-    return Work(2.0 * blocks * r * c * n, values + index + met + m * n * item, float(cached))
+    result = m * n * GIVES.get(dtype, item)
+    return Work(2.0 * blocks * r * c * n, values + where + met + result, float(cached))
 
 
 def roofline_us(work: Work, dtype: str) -> float:

@@ -128,7 +128,7 @@ def regret_of(case: Case, measured: Measured) -> dict[str, Any] | None:
 
 
 def averages(rows: Iterable[Row], cases: Iterable[Case], provenance: Row) -> list[Row]:
-    """X-llm, X-llm-torch and O-regret over the rows of this commit and device."""
+    """X-llm, X-llm-torch, S-large and O-regret over the rows of this commit and device."""
     same = [
         row
         for row in rows
@@ -140,15 +140,23 @@ def averages(rows: Iterable[Row], cases: Iterable[Case], provenance: Row) -> lis
     parts = [goal.id for case in cases for goal in case.goals if goal.id.startswith("X-llm-")]
     torch = [id for id in parts if id.startswith("X-llm-torch-")]
     dense = [id for id in parts if id not in torch]
+    every = [goal.id for case in cases for goal in case.goals]
+    semi = [id for id in every if id.startswith("S-large-dense-")]
     found = [
         _geomean("X-llm", dense, same, 3.5),
         _geomean("X-llm-torch", torch, same, 3.0),
+        _geomean("S-large", semi, same, 1.6, "large 2:4 products, bfloat16, linear-layer layout"),
         _regret(same, len(cases)),
     ]
     return [row | provenance for row in found if row is not None]
 
 
-def _geomean(id: str, parts: list[str], rows: list[Row], goal: float) -> Row | None:
+LLAMA = "feed-forward products, Llama-3 8B, bfloat16, linear-layer layout"
+
+
+def _geomean(
+    id: str, parts: list[str], rows: list[Row], goal: float, what: str = LLAMA
+) -> Row | None:
     found = [row for row in rows if row["id"] in parts]
     if not found:
         return None
@@ -160,8 +168,7 @@ def _geomean(id: str, parts: list[str], rows: list[Row], goal: float) -> Row | N
     complete = len(found) == len(parts)
     return {
         "id": id,
-        "workload": f"geometric mean of {len(found)} of {len(parts)} feed-forward products, "
-        "Llama-3 8B, bfloat16, linear-layer layout",
+        "workload": f"geometric mean of {len(found)} of {len(parts)} {what}",
         "kernel": ", ".join(sorted({row["kernel"] for row in found})),
         "baseline": found[0]["baseline"].partition(" (")[0],
         "ours_us": short(mean("ours_us")),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.gpu.cases import DENSE, Case, Goal, goal_cases
+from benchmarks.gpu.cases import DENSE, EVERY, Case, Goal, goal_cases, semi
 
 __all__ = ["find", "suite"]
 
@@ -108,9 +108,25 @@ def _dtypes() -> list[Case]:
     ]
 
 
+def _semi_by_columns() -> list[Case]:
+    """2:4 over the number of columns, from one token to many."""
+    columns = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
+    return [
+        semi(
+            f"wide-semi-{m}x{k}-{n}",
+            (m, k, n),
+            goals=(Goal(f"W-semi-{m}x{k}-{n}", clock="graph"),),
+            peers=(DENSE, EVERY),
+            graph=True,
+        )
+        for m, k in ((4096, 4096), (14336, 4096))
+        for n in columns
+    ]
+
+
 def suite() -> tuple[Case, ...]:
     """Every case: those with goals, then the wider suite."""
-    wide = (*_sweep(), *_sizes(), *_patterns(), *_models(), *_dtypes())
+    wide = (*_sweep(), *_sizes(), *_patterns(), *_models(), *_dtypes(), *_semi_by_columns())
     return (*goal_cases(), *wide)
 
 

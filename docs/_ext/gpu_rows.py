@@ -19,6 +19,7 @@ GROUPS = {
     "R": "CSR against cuSPARSE and CuPy",
     "D": "A few columns, out of a cold cache, against dense",
     "V": "Conversions on the device",
+    "S": "2:4 on sparse tensor cores",
     "O": "Overheads and choice of kernel",
     "W": "The wider suite, without goals",
     "C": "Ceilings",

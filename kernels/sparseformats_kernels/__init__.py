@@ -14,6 +14,7 @@ BACKENDS = (
     "sparseformats_kernels.cpu",
     "sparseformats_kernels.cuda",
     "sparseformats_kernels.cusparse",
+    "sparseformats_kernels.cusparselt",
     "sparseformats_kernels.triton",
 )
 """Modules with ``RECORDS``, read in this order at the first question about kernels."""

@@ -29,6 +29,7 @@ CODES = {
     "no-device": "The kernel runs on a kind of device of which this machine shows none.",
     "missing-package": "A required package is not installed.",
     "package-too-old": "A required package is installed in too old a version.",
+    "package-unknown": "A required package is installed in a version that is not known here.",
     "package-broken": "A required package is installed, but importing it fails.",
     "failed-to-load": "The kernel's own code could not be imported.",
     "backend-failed": "A whole backend's list of kernels could not be read.",

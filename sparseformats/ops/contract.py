@@ -17,7 +17,7 @@ __all__ = ["FusingKernel", "MatmulKernel"]
 class MatmulKernel(Protocol):
     """A kernel of the operation ``"matmul"``.
 
-    Four more attributes are read where a kernel has them:
+    Five more attributes are read where a kernel has them:
 
     ``layout(query)``
         What of a call, beside its dtypes, shapes the packed state, as a hashable value: for
@@ -31,6 +31,9 @@ class MatmulKernel(Protocol):
     ``bind_vector(state, query)``
         The same for a vector: ``x`` is (k,), ``out`` and the result are (m,). None where `bind`,
         with one column, will do as well.
+    ``bind_batch(state, query)``
+        The same for a batch on the right: ``x`` is (b, k, n), ``out`` and the result are (b, m, n),
+        of any strides. None where `bind`, piece by piece, will do as well.
     ``per_thread``
         True if the state has a workspace: each thread and stream then packs its own, and a graph is
         recorded on the stream on which the call was prepared.

@@ -76,6 +76,10 @@ def bound(target: Any, o: Operands, has_out: bool, query: Query, state: Any) -> 
         run: Run | None = target.bind_vector(state, query)
         if run is not None:
             return run
+    if len(o.shape) == 3 and not o.left and hasattr(target, "bind_batch"):
+        batched: Run | None = target.bind_batch(state, query)
+        if batched is not None:
+            return batched
     bind = getattr(target, "bind", None)
     run = partial(target.run, state) if bind is None else bind(state, query)
     return shaped(run, o, has_out)

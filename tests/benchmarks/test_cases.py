@@ -5,6 +5,10 @@ import pytest
 from benchmarks.gpu.cases import BASELINES, goal_cases
 from benchmarks.gpu.suite import find, suite
 
+SEMI = (
+    *("4096x4096x4096", "11008x4096x4096", "4096x11008x4096", "14336x4096x2048"),
+    "8192x8192x8192",
+)
 GOALS = {
     **{f"B-128-{d}": g for d, g in (("0.5", 1.85), ("0.2", 4.4), ("0.1", 7.8), ("0.05", 12))},
     **{f"B-64-{d}": g for d, g in (("0.5", 1.4), ("0.2", 3.3), ("0.1", 6.2), ("0.05", 11))},
@@ -34,6 +38,10 @@ GOALS = {
         for d in ("0.001", "0.01")
         for n in (16, 128, 1024)
     },
+    **{f"S-large-{shape}": 0.98 for shape in SEMI},
+    **{f"S-int8-{shape}": 2.4 for shape in SEMI},
+    **{f"S-fp8-{shape}": 1.5 for shape in SEMI},
+    "S-torch": 6.0,
 }
 
 
@@ -82,6 +90,16 @@ def test_the_layers_are_those_of_llama() -> None:
         ((b, b), d) for b in (64, 128) for d in (0.1, 0.2)
     }
     assert all(case.linear for case in cases)
+
+
+def test_products_of_two_of_four_have_their_shapes() -> None:
+    cases = [case for case in goal_cases() if case.format == "2:4"]
+    assert len(cases) == 15
+    assert {f"{c.m}x{c.k}x{c.n}" for c in cases} == set(SEMI)
+    assert {c.dtype for c in cases} == {"bfloat16", "int8", "float8_e4m3fn"}
+    assert all(c.linear and c.k % 4 == 0 for c in cases)
+    columns = sorted({c.n for c in suite() if c.name.startswith("wide-semi-4096x4096-")})
+    assert columns == [1, 8, *(1 << i for i in range(4, 15))]
 
 
 def test_goal_cases_come_first_and_the_wider_suite_covers_its_kinds() -> None:

@@ -144,7 +144,10 @@ def example(
     dtype: str,
     **place: Any,
 ) -> Any:
-    """A matrix of a format for a kernel; what has no blocks has the same entries, n:m is 2:4."""
+    """A matrix of a format for a kernel; what has no blocks has the same entries.
+
+    n:m is 2:4, or 1:2 for a kernel that takes no other.
+    """
     options = {"library": case.library, **place}
     if format in BLOCKS:
         return matrix(format, shape, block, dtype, **options)
@@ -152,9 +155,13 @@ def example(
     if not format.startswith("n:m"):
         return made.to(format)
     whole = made.to_dense()
-    keep = made.lib.arange(shape[1], device=made.device) % 4 < 2
+    call = Query("matmul", "n:m", pattern=(2, 4), m=4, k=4, n=2)
+    narrow = _asks(record_of(case.op, case.kernel), "pattern", call)
+    place = made.lib.arange(shape[1], device=made.device)
+    keep = place % 2 < 1 if narrow else place % 4 < 2
     zero = made.lib.zeros(1, dtype, made.device)
-    pruned = sf.from_dense(made.lib.where(keep[None, :], whole, zero), "2:4")
+    kept = made.lib.where(keep[None, :], whole, zero)
+    pruned = sf.from_dense(kept, "1:2" if narrow else "2:4")
     return pruned.T if format.endswith(".T") else pruned
 
 

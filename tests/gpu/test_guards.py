@@ -39,7 +39,7 @@ def test_products(kernel_case: Case, device: str) -> None:
     subject, library = Subject(kernel_case.kernel, device), kernel_case.library
     served = dtypes_of(kernel_case)
     dtypes = [d for d in ("float16", "float32", "bfloat16", "float64") if d in served]
-    for number, block in enumerate(BLOCKS):
+    for number, block in enumerate(BLOCKS if dtypes else ()):  # types of one byte have no NaN
         poisoned(device)
         formats = formats_of(kernel_case)
         for turn, format in enumerate(formats[number % 2 :: 2] or formats):
@@ -48,7 +48,7 @@ def test_products(kernel_case: Case, device: str) -> None:
             X = dense((A.shape[1], 37), dtype, library=library, device=device)
             held(subject, A, X, device)
             held(subject, A, X, device, alpha=2, beta=-1)
-    assert subject.served or subject.refused
+    assert subject.served or subject.refused or not dtypes
 
 
 def test_an_arena_notices_what_is_written_beside_it() -> None:

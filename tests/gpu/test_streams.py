@@ -23,7 +23,8 @@ def operands(case: Case, device: str) -> tuple[Any, Any] | None:
     if case.op != "matmul":
         return None
     served = dtypes_of(case)
-    dtype = next(d for d in ("float16", "float32", "float64") if d in served)
+    every = ("float16", "float32", "float64", "int8", "float8_e4m3fn")
+    dtype = next(d for d in every if d in served)
     place = {"values": "integers", "device": device}
     block = block_for(case.kernel)
     A = example(case, formats_of(case)[0], (512, 768), block, dtype, density=0.2, **place)

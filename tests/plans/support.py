@@ -67,6 +67,24 @@ class RigidSpy(Spy):
         return run
 
 
+class BatchSpy(Spy):
+    """The same, taking batches of more than two columns whole."""
+
+    @staticmethod
+    def bind_batch(state: Any, query: Any) -> Any:
+        def run(x: Any, out: Any, alpha: Any, beta: Any) -> Any:
+            assert x.shape[0] == query.batch
+            COUNTS["batch"] += 1
+            pieces = [Spy.run(state, x[i], None, alpha, 0) for i in range(x.shape[0])]
+            y = state[0].xp.stack(pieces)
+            if out is None:
+                return y
+            out[...] = y + beta * out if beta != 0 else y
+            return out
+
+        return run if query.n > 2 else None
+
+
 class BucketSpy(Spy):
     """The same with a state for each bucket of columns."""
 

@@ -10,7 +10,16 @@ import pytest
 import sparseformats as sf
 from sparseformats import dispatch, ops
 from sparseformats.ops import product
-from tests.plans.support import BucketSpy, RigidSpy, ThreadSpy, host, operand, sample, spying
+from tests.plans.support import (
+    BatchSpy,
+    BucketSpy,
+    RigidSpy,
+    ThreadSpy,
+    host,
+    operand,
+    sample,
+    spying,
+)
 
 LIBRARIES = ["numpy", "torch"]
 FORMATS = ["coo", "csr", "csc", "bsr", "blocked_ell", "2:4"]
@@ -34,6 +43,26 @@ def test_a_repeated_product_prepares_nothing(
         y = x @ A if left else A @ x
         np.testing.assert_array_equal(host(y), host(first))
     assert sf.cache_info().hits == 3
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_kernel_that_takes_batches_gets_those_on_the_right(library: str) -> None:
+    A, x = sample(library), operand(library, (4, 8, 3))
+    exact = host(A.to_dense()) @ host(x)
+    before = host(operand(library, (4, 12, 3)))
+    with spying(BatchSpy) as counts:
+        for _ in range(2):
+            np.testing.assert_array_equal(host(A @ x), exact)
+            out = operand(library, (4, 12, 3))
+            assert sf.matmul(A, x, out=out, alpha=2, beta=3) is out
+            np.testing.assert_array_equal(host(out), 2 * exact + 3 * before)
+        assert counts["batch"] == 4
+        np.testing.assert_array_equal(host(A @ x[..., :2]), exact[..., :2])  # it takes no such
+        np.testing.assert_array_equal(host(A @ x[0]), exact[0])
+        left, nested = operand(library, (4, 3, 12)), A.lib.reshape(x, (2, 2, 8, 3))
+        np.testing.assert_array_equal(host(left @ A), host(left) @ host(A.to_dense()))
+        np.testing.assert_array_equal(host(A @ nested).reshape(4, 12, 3), exact)
+        assert counts["batch"] == 4
 
 
 def test_one_state_serves_all_sizes_and_options() -> None:

@@ -26,7 +26,7 @@ __all__ = ["CHECKS", "FAULTS", "Subject", "codes_of", "vast"]
 
 FAULTS = {
     *("check-failed", "cost-failed", "failed-to-load", "backend-failed", "no-device"),
-    *("missing-package", "package-too-old", "package-broken"),
+    *("missing-package", "package-too-old", "package-unknown", "package-broken"),
 }
 """Codes of reasons that are no refusal of a call but a defect."""
 

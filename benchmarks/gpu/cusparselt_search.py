@@ -1,0 +1,82 @@
+"""Every algorithm of cuSPARSELt for a product: an exhaustive search beneath our own kernel.
+
+Our kernel searches too, but not everywhere; here nothing is left out. Each algorithm is forced in
+turn through the same code, so that nothing but the algorithm differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import sparseformats as sf
+from benchmarks.gpu.matrices import Problem
+from sparseformats import dispatch
+from sparseformats.dispatch import Query
+
+__all__ = ["FINALISTS", "KERNELS", "best_of_all", "unoffered"]
+
+KERNELS = {
+    "float16": "cusparselt",
+    "bfloat16": "cusparselt",
+    "int8": "cusparselt-int8",
+    "float8_e4m3fn": "cusparselt-fp8",
+}
+FINALISTS = 3
+"""The best so many of the search are sides that are timed with all others."""
+
+
+def best_of_all(problem: Problem) -> dict[str, Callable[[], Any]]:
+    """Calls of the best algorithms, by their numbers, after trying all that there are."""
+    from sparseformats_kernels.cusparselt.plans import DEFAULT
+    from sparseformats_kernels.cusparselt.searching import everything
+    from sparseformats_kernels.cusparselt.serving import serve, usual
+
+    query = _query(problem)
+    state = _state(problem, query)
+    served = serve(state.blob, (state.m, state.k), usual(query, query.n), True)
+    most = state.make_plan(served.problem, DEFAULT).most
+    times = state.measure(served.problem, everything(most), False)
+    calls: dict[str, Callable[[], Any]] = {}
+    for algorithm in sorted(times, key=times.__getitem__)[:FINALISTS]:
+        forced = _state(problem, query)
+        forced.forced = algorithm
+        calls["-".join(map(str, algorithm))] = _call(problem, forced, query)
+    return calls
+
+
+def unoffered(problem: Problem) -> tuple[Callable[[], Any], str] | None:
+    """Our kernel beneath its record's checks, where these alone keep it from a product.
+
+    Returns
+    -------
+    (call, name) or None
+        None where the record offers it, or the library is not there. The name says so.
+    """
+    name = KERNELS[problem.case.dtype]
+    query = _query(problem)
+    (record,) = (r for r in dispatch.records("matmul") if r.name == name)
+    reasons = record.reasons(query)
+    codes = {reason.code for reason in reasons}
+    if not reasons or codes - {"precision"}:
+        return None
+    state = _state(problem, query)
+    return _call(problem, state, query), f"{name} (not offered: {', '.join(sorted(codes))})"
+
+
+def _query(problem: Problem) -> Query:
+    return sf.explain(problem.matrix, problem.X, out=problem.Y, assume_finite=True).query
+
+
+def _state(problem: Problem, query: Query) -> Any:
+    from sparseformats_kernels.cusparselt.spmm import CuSparseLtProduct
+
+    return CuSparseLtProduct.pack(problem.matrix, query)
+
+
+def _call(problem: Problem, state: Any, query: Query) -> Callable[[], Any]:
+    from sparseformats_kernels.cusparselt.spmm import CuSparseLtProduct
+
+    run = CuSparseLtProduct.bind(state, query)
+    return partial(run, problem.X, problem.Y, 1, 0)
