@@ -1,4 +1,4 @@
-"""Sparse matrices in six formats, converted without loss and multiplied by one call.
+"""Sparse matrices in six formats and sums of them, converted without loss and multiplied by one call.
 
 Every public name is listed here and loaded when it is first used, so that importing the package
 costs next to nothing and never loads an array library that the caller does not use.
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         hstack as hstack,
         prune as prune,
         random as random,
+        split as split,
         vstack as vstack,
     )
     from sparseformats.convert import (
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
         NM as NM,
         BlockedELL as BlockedELL,
         SparseMatrix as SparseMatrix,
+        Sum as Sum,
         Transposed as Transposed,
     )
     from sparseformats.ops import (
@@ -75,6 +77,7 @@ _HOMES = {
         "NM",
         "BlockedELL",
         "SparseMatrix",
+        "Sum",
         "Transposed",
     ),
     "convert": (
@@ -94,6 +97,7 @@ _HOMES = {
         "hstack",
         "prune",
         "random",
+        "split",
         "vstack",
     ),
     "ops": (

@@ -87,7 +87,7 @@ class SparseMatrix:
     def __init__(self) -> None:
         raise TypeError(
             "SparseMatrix is what all formats have in common; make a COO, CSR, CSC, BSR, "
-            "BlockedELL or NM"
+            "BlockedELL or NM, or a Sum of them"
         )
 
     # Making.
@@ -126,6 +126,10 @@ class SparseMatrix:
     def lib(self) -> ArrayLibrary:
         """The array library of the buffers (internal)."""
         return _arrays.of(self.data)
+
+    def value_buffers(self) -> tuple[Array, ...]:
+        """The arrays that hold the values of stored elements (internal)."""
+        return (self.data,)
 
     @property
     def format(self) -> str:
