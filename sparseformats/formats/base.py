@@ -344,6 +344,8 @@ class SparseMatrix:
             Another shape; another library or an unsupported dtype; another device.
         NotImplementedError
             The values require grad while grad mode is on.
+        TypeError
+            This is a `Sum`: its parts take values, each its own.
         """
         from sparseformats.algebra import with_data
 
@@ -492,7 +494,7 @@ class SparseMatrix:
         Returns
         -------
         SparseMatrix, or the library's scalar for two integers
-            COO, CSR and CSC stay what they are. Block and n:m formats stay where the cut
+            COO, CSR and CSC stay what they are, a Sum part by part. Block and n:m formats stay where the cut
             begins at a block or group (rows of n:m: always), else the result is CSR.
 
         Raises

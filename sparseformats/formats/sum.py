@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NoReturn, Self, final
+from typing import Any, ClassVar, NoReturn, Self, TypeVar, final
 
 from sparseformats._arrays import Array, ArrayLibrary, placed
 from sparseformats._dtypes import INT64_MAX, itemsize, kind
@@ -25,7 +25,9 @@ from sparseformats.errors import DeviceMismatchError, InvalidTensorError, Proble
 from sparseformats.formats.base import SparseMatrix, assign
 from sparseformats.formats.checks import PLACES
 
-__all__ = ["Sum", "row_major"]
+__all__ = ["Sum", "part_name", "row_major", "within"]
+
+V = TypeVar("V")
 
 
 @final
@@ -86,8 +88,7 @@ class Sum(SparseMatrix):
 
         made = []
         for i, described in enumerate(static["parts"]):
-            head = _prefix(i)
-            own = {k.removeprefix(head): x for k, x in buffers.items() if k.startswith(head)}
+            own = within(i, buffers)
             rest = {k: v for k, v in described.items() if k != "class"}
             made.append(getattr(formats, described["class"]).from_parts(own, rest))
         return cls.trusted(parts=tuple(made))
@@ -194,6 +195,12 @@ def part_name(part: SparseMatrix) -> str:
 
 def _prefix(i: int) -> str:
     return f"part{i}_"
+
+
+def within(i: int, buffers: Mapping[str, V]) -> dict[str, V]:
+    """Those of a sum's buffers that belong to part i, by the names that they have there."""
+    head = _prefix(i)
+    return {key.removeprefix(head): x for key, x in buffers.items() if key.startswith(head)}
 
 
 def _flat(parts: Any) -> tuple[SparseMatrix, ...]:
