@@ -1,4 +1,4 @@
-"""Sparse matrices in six formats and sums of them, converted without loss and multiplied by one call.
+"""Sparse matrices in six formats and their sums, converted without loss, multiplied by one call.
 
 Every public name is listed here and loaded when it is first used, so that importing the package
 costs next to nothing and never loads an array library that the caller does not use.

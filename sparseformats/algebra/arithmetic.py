@@ -40,8 +40,9 @@ def add(A: SparseMatrix, B: Any) -> Any:
     Returns
     -------
     SparseMatrix
-        In A's format if B shares it and its block size, else CSR, as of sums. Stored where either stores;
-        what one of them stores alone passes through untouched, and a sum that is zero is stored.
+        In A's format if B shares it and its block size, else CSR, as of a `Sum`. Stored where
+        either stores; what one of them stores alone passes through untouched, and a sum that is
+        zero is stored.
 
     Raises
     ------

@@ -149,8 +149,7 @@ def _crowded(A: COO, target: Node, share: float | None) -> _Halves:
     # Of a block at the edge only the places inside the matrix count.
     first = lib.scatter(int(count.shape[0]), blocks.owner, lib.arange(A.nnz, device=A.device))
     down, along = (
-        extent - lib.take(x, first) // size * size
-        for x, size, extent in ((row, r, m), (col, c, n))
+        extent - lib.take(x, first) // size * size for x, size, extent in ((row, r, m), (col, c, n))
     )
     height, width = (lib.where(x < size, x, x * 0 + size) for x, size in ((down, r), (along, c)))
     places = lib.astype(height, "float64") * lib.astype(width, "float64")

@@ -494,8 +494,8 @@ class SparseMatrix:
         Returns
         -------
         SparseMatrix, or the library's scalar for two integers
-            COO, CSR and CSC stay what they are, a Sum part by part. Block and n:m formats stay where the cut
-            begins at a block or group (rows of n:m: always), else the result is CSR.
+            COO, CSR and CSC stay what they are, a Sum part by part. Block and n:m formats stay
+            where the cut begins at a block or group (rows of n:m: always), else the result is CSR.
 
         Raises
         ------

@@ -237,7 +237,8 @@ def _agreement(A: Sum) -> list[Problem]:
     if not A.parts:
         return [Problem("part", "parts", 0, "must be at least one matrix, got none")]
     found = []
-    for i, part in enumerate(A.parts):
+    given: tuple[object, ...] = A.parts  # what a promise did not keep
+    for i, part in enumerate(given):
         if not isinstance(part, SparseMatrix) or isinstance(part, Sum):
             name = type(part).__name__
             text = f"must be a matrix of another format than this, got {name}"

@@ -93,7 +93,9 @@ def _checked(name: str, described: Description) -> Description:
     if cls == "Transposed" and static.get("base") not in _SLOTTED:
         _damaged(name, f"a transpose of {static.get('base')!r}")
     if described.holder not in _BUFFERS:
-        _damaged(name, f"unknown class {cls!r}, expected one of {', '.join(_BUFFERS)}, Sum, Transposed")
+        _damaged(
+            name, f"unknown class {cls!r}, expected one of {', '.join(_BUFFERS)}, Sum, Transposed"
+        )
     _check_static(name, described)
     _check_buffers(name, described)
     return described

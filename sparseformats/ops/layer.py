@@ -118,9 +118,7 @@ def _anew(
         return run(light, X, bias, out)
 
 
-def _by_parts(
-    call: LayerCall, X: Any, bias: Any, out: Any, options: tuple[Any, ...]
-) -> Array:
+def _by_parts(call: LayerCall, X: Any, bias: Any, out: Any, options: tuple[Any, ...]) -> Array:
     """A layer of a `Sum`, or of its only part that stores anything, which may be fused."""
     assert isinstance(call.W, Sum)
     met = working(call.W)

@@ -239,9 +239,7 @@ def check_target(
     if not _arrays.is_array(out) or _arrays.of(out) is not lib:
         raise TypeError(f"out must be a {lib.name} array, got {type(out).__name__}")
     if lib.device(out) != device:
-        raise DeviceMismatchError(
-            f"out is on {lib.device(out)!r}, the operands are on {device!r}"
-        )
+        raise DeviceMismatchError(f"out is on {lib.device(out)!r}, the operands are on {device!r}")
     shape = tuple(int(s) for s in out.shape)
     if shape != expected:
         raise ValueError(f"out must have shape {expected}, got {shape}")

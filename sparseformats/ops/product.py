@@ -88,8 +88,9 @@ def matmul(
     -----
     The result's dtype is that of the library's promotion; int8 and int16 products are int32, uint8
     and uint16 uint32 (torch: int64), mixed signs int64. Half types are summed in float32 and
-    rounded once; a `Sum` may differ, see its page in the reference. Wider integers wrap. Only stored elements of COO, CSR and CSC meet the operand;
-    within a stored block of BSR and Blocked-ELL zeros do too (0 x inf = NaN), padding never does.
+    rounded once (a `Sum` may be rounded more often, as its page in the reference tells). Wider
+    integers wrap. Only stored elements of COO, CSR and CSC meet the operand; within a stored block
+    of BSR and Blocked-ELL zeros do too (0 x inf = NaN), padding never does.
 
     Examples
     --------

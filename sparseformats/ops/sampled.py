@@ -83,8 +83,8 @@ def sddmm(
     Returns
     -------
     SparseMatrix
-        Of the pattern's format (a `Sum` part by part), shape and stored elements: one that is computed as zero stays
-        stored. Its dtype is that of ``X @ Y``, as `matmul` has it.
+        Of the pattern's format (a `Sum` part by part), shape and stored elements: one that is
+        computed as zero stays stored. Its dtype is that of ``X @ Y``, as `matmul` has it.
 
     Raises
     ------

@@ -80,7 +80,8 @@ def matrices(
     ----------
     format : str or sequence of str, optional
         ``"coo"``, ``"csr"``, ``"csc"``, ``"bsr"``, ``"blocked_ell"``, ``"sum"``, ``"n:m"`` (any
-        n and m) or one pattern such as ``"2:4"``; with ``".T"`` the transposed of one with slots. None: any.
+        n and m) or one pattern such as ``"2:4"``; with ``".T"`` the transposed of one with slots.
+        None: any.
     dtypes, index_dtypes : str, sequence of str or strategy, optional
         Names of value and index types; by default all that the library has.
     library, device : str
