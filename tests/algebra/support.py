@@ -48,7 +48,7 @@ def array(x: Any, library: str = "numpy", dtype: str | None = None) -> Any:
 ANY = (*FORMATS, "bsr.T", "blocked_ell.T", "n:m.T")
 # A planted bug need not be shrunk, and may show in more ways than one.
 PLANTED = settings(
-    max_examples=200,
+    max_examples=100,
     deadline=None,
     derandomize=True,
     database=None,

@@ -88,7 +88,9 @@ def test_repr_is_one_line_with_the_parts() -> None:
     assert repr(S) == "<Sum 2:4 + csr 2x5, float64, numpy on cpu>"
     assert S.nnz == 6
     assert repr(S) == "<Sum 2:4 + csr 2x5, float64, nnz=6, numpy on cpu>"
-    B = sf.Sum([sf.BSR(np.ones((1, 2, 2)), [0], [0, 1, 1], (4, 4)), sf.COO([1.0], [3], [3], (4, 4))])
+    B = sf.Sum(
+        [sf.BSR(np.ones((1, 2, 2)), [0], [0, 1, 1], (4, 4)), sf.COO([1.0], [3], [3], (4, 4))]
+    )
     assert repr(B).startswith("<Sum bsr 2x2 + coo 4x4, ")
 
 
@@ -96,7 +98,7 @@ def test_it_has_no_data_but_says_where_they_are() -> None:
     S = build()
     with pytest.raises(AttributeError, match=r"S\.parts.*S\.to\('coo'\)\.data"):
         _ = S.data
-    with pytest.raises(TypeError, match="each part its own.*split a matrix") as caught:
+    with pytest.raises(TypeError, match=r"each part its own.*split a matrix") as caught:
         S.with_data(np.ones(6))
     assert "{" not in str(caught.value)
 
@@ -169,7 +171,9 @@ def test_rule_disjoint(value: float, library: str) -> None:
     again = sf.COO(*(_put(library, x, dtype) for x, dtype in arrays), SHAPE)
     parts = nm(library), rest(library), again
     assert problems(*parts) == [("disjoint", "(0, 3)", (0, 2))]
-    with pytest.raises(sf.InvalidTensorError, match=r"disjoint at \(0, 3\): is stored in parts\[0\]"):
+    with pytest.raises(
+        sf.InvalidTensorError, match=r"disjoint at \(0, 3\): is stored in parts\[0\]"
+    ):
         sf.Sum(parts)
     assert sf.Sum(parts, check=False).nnz == 8  # the promise that was not kept
 
