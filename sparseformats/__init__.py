@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     )
     from sparseformats.ops import (
         Plan as Plan,
+        SumPlan as SumPlan,
         cache_info as cache_info,
         clear_cache as clear_cache,
         explain as explain,
@@ -102,6 +103,7 @@ _HOMES = {
     ),
     "ops": (
         "Plan",
+        "SumPlan",
         "cache_info",
         "clear_cache",
         "explain",

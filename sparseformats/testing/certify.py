@@ -170,7 +170,7 @@ def _certify_product(
 
 
 def _is_half(A: Any) -> bool:
-    return accumulator(A.dtype_name) != A.dtype_name
+    return bool(accumulator(A.dtype_name) != A.dtype_name)
 
 
 def needed_precision(record: KernelRecord) -> str | None:
