@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from sparseformats import dispatch
 from sparseformats._arrays import Array
 from sparseformats._dtypes import accumulator, kind
-from sparseformats.dispatch import Explanation, Query
+from sparseformats.dispatch import Explanation, Query, Row
 from sparseformats.formats import SparseMatrix, Sum
 from sparseformats.formats.sum import part_name
 from sparseformats.ops.operands import Operands, read
@@ -46,8 +46,37 @@ class SumExplanation:
     @property
     def chosen(self) -> str | None:
         """Names of the chosen kernels, with ``+`` between; None if a part has none."""
-        names = [part.chosen for part in self.parts if part is not None]
+        names = [part.chosen for part in self._told]
         return None if None in names else " + ".join(name for name in names if name)
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """The rows of all parts, one part after the other."""
+        return tuple(row for part in self._told for row in part.rows)
+
+    @property
+    def source(self) -> str:
+        """What decided, for each part that runs a kernel."""
+        return " + ".join(part.source for part in self._told)
+
+    @property
+    def forced(self) -> str | None:
+        """The kernel that was asked for by name, the same for all parts."""
+        return self._told[0].forced
+
+    def row(self, kernel: str) -> Row:
+        """The row of a kernel for the first part that runs one; ``parts[i].row`` has the others.
+
+        Raises
+        ------
+        KeyError
+            The operation has no kernel of that name.
+        """
+        return self._told[0].row(kernel)
+
+    @property
+    def _told(self) -> list[Explanation]:
+        return [part for part in self.parts if part is not None]
 
     @property
     def verdict(self) -> str:

@@ -221,6 +221,11 @@ def test_each_part_gets_its_best_kernel() -> None:
     assert "part 1, csr: chosen: " in text
     assert json.loads(json.dumps(told.to_dict()))["chosen"] == told.chosen
     assert [part.query.beta_zero for part in told.parts if part] == [True, False]
+    assert (told.source, told.forced) == ("cost model + cost model", None)
+    assert told.row("reference").status == "eligible"
+    assert len(told.rows) == 2 * len(sf.explain(S.parts[0], X).rows)
+    with pytest.raises(KeyError, match="nonsense"):
+        told.row("nonsense")
 
 
 @pytest.mark.parametrize(
