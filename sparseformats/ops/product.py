@@ -118,7 +118,7 @@ def matmul(
     if type(alpha) in _NUMBERS and type(beta) in _NUMBERS:
         key, light = _find(A, X, out, alpha == 1, beta == 0, options)
         if light is not None:
-            return _again(light, A, X, alpha, beta, out)
+            return _again(light, A, X, alpha, beta, out, options)
     return _anew(A, X, alpha, beta, out, options, key)
 
 
@@ -165,7 +165,9 @@ def matmul_operator(a: Any, b: Any) -> Any:
         return opaque(matmul_operator)(a, b)
     key, light = _find(a, b, None, True, True, DEFAULTS)
     if light is not None:
-        return execute(light, a if isinstance(b, SparseMatrix) else b, None, 1, 0)
+        if type(light) is Light:
+            return execute(light, a if isinstance(b, SparseMatrix) else b, None, 1, 0)
+        return _again(light, a, b, 1, 0, None, DEFAULTS)
     if is_foreign(a) or is_foreign(b):
         return NotImplemented
     return _anew(a, b, 1, 0, None, DEFAULTS, key)
@@ -173,7 +175,7 @@ def matmul_operator(a: Any, b: Any) -> Any:
 
 def _find(
     a: Any, b: Any, out: Any, alpha_one: bool, beta_zero: bool, options: Options
-) -> tuple[_Key | None, Light | None]:
+) -> tuple[_Key | None, Light | sums.Parted | None]:
     """The key of a call, None where its facts are not known, and the plan found under it."""
     left = not isinstance(a, SparseMatrix)
     matrix, x = (b, a) if left else (a, b)
@@ -202,14 +204,20 @@ def _own(key: _Key, entry: Entry, matrix: SparseMatrix) -> _Key:
     return (*key, *whereabouts(matrix.lib, entry.place)) if entry.apart else key
 
 
-def _again(light: Light, a: Any, b: Any, alpha: Any, beta: Any, out: Any) -> Any:
+def _again(
+    light: Light | sums.Parted, a: Any, b: Any, alpha: Any, beta: Any, out: Any, options: Options
+) -> Any:
     """Run a plan that was found."""
-    x = b if isinstance(a, SparseMatrix) else a
+    matrix, x = (a, b) if isinstance(a, SparseMatrix) else (b, a)
     if alpha != 1 or type(alpha) is complex:
         alpha = as_scalar(alpha, "alpha", light.dtype)
     if beta != 0 or type(beta) is complex:
         beta = as_scalar(beta, "beta", light.dtype)
-    return execute(light, x, out, alpha, beta)
+    if type(light) is Light:
+        return execute(light, x, out, alpha, beta)
+    assert isinstance(light, sums.Parted)
+    assert isinstance(matrix, Sum)
+    return light.run(matrix, x, out, alpha, beta, lights(options, left=matrix is not a))
 
 
 def _anew(
@@ -220,9 +228,9 @@ def _anew(
     if isinstance(first, SparseMatrix) and isinstance(second, SparseMatrix):
         return sparse_product(first, second, alpha, beta, out, options.kernel)
     matrix, x = (first, second) if isinstance(first, SparseMatrix) else (second, first)
-    if isinstance(matrix, Sum):
-        return _by_parts(first, second, alpha, beta, out, options)
     kept = matrix is a or matrix is b  # else made from another library's matrix for this call only
+    if isinstance(matrix, Sum):
+        return _by_parts(first, second, alpha, beta, out, options, key)
     light, factor, summand = _prepared(first, second, alpha, beta, out, options, key, kept)
     return execute(light, x, out, factor, summand)
 
@@ -249,23 +257,34 @@ def _prepared(
     return light, factor, summand
 
 
-def _by_parts(a: Any, b: Any, alpha: Any, beta: Any, out: Any, options: Options) -> Any:
+def _by_parts(
+    a: Any, b: Any, alpha: Any, beta: Any, out: Any, options: Options, key: _Key | None
+) -> Any:
     """A product of a `Sum`, made of those of its parts."""
     o = read(a, b)
     factor, summand = scalars_of(o, alpha, beta, out)
-    with o.lib.on(o.matrix.device):
-        return sums.multiply(o, o.x, out, factor, summand, lights(options, left=o.left))
+    matrix, x = (b, a) if o.left else (a, b)
+    made = sums.Parted(o, x, out)
+    y = made.run(matrix, x, out, factor, summand, lights(options, left=o.left))
+    if key is not None:
+        entry = CACHE.entry(matrix, o.matrix.device, o.lib.watch(matrix.buffers().values()))
+        made.packed = CACHE.keep(entry, sums.Parted, made.packed)
+        CACHE.remember(entry, key, made)
+    return y
 
 
 def lights(options: Options, *, left: bool = False) -> sums.LightOf:
     """What finds or prepares the light plans of a sum's parts."""
+    wider = options._replace(unrounded=True)
 
     def light_of(
         part: SparseMatrix, x: Array, out: Array | None, alpha: Scalar, beta: Scalar, wide: bool
     ) -> Light:
         a, b = (x, part) if left else (part, x)
-        asked = options._replace(unrounded=wide)
+        asked = wider if wide else options
         key, light = _find(a, b, out, alpha == 1, beta == 0, asked)
-        return light or _prepared(a, b, alpha, beta, out, asked, key, kept=True)[0]
+        if type(light) is Light:
+            return light
+        return _prepared(a, b, alpha, beta, out, asked, key, kept=True)[0]
 
     return light_of

@@ -9,13 +9,14 @@ import numpy as np
 
 from sparseformats._arrays import Array
 from sparseformats._dtypes import accumulator
+from sparseformats.formats import Sum
 from sparseformats.ops.activations import activate
 from sparseformats.ops.layer_call import LayerCall, product_dtype
 from sparseformats.ops.operands import read
 from sparseformats.ops.preparing import Options
 from sparseformats.ops.product import lights
 from sparseformats.ops.sum_explaining import SumExplanation, explain_parts
-from sparseformats.ops.sums import multiply, unrounded
+from sparseformats.ops.sums import multiply, unrounded, working
 
 __all__ = ["explain_layer_of_sum", "layer_of_sum"]
 
@@ -41,14 +42,15 @@ def _product(call: LayerCall) -> Array:
     """``X @ W.T`` before it is rounded, (m,) or (rows, m); a new array."""
     vector = len(call.flat.shape) == 1
     x = call.flat if vector else call.flat.mT
-    p, light_of = read(call.W, x), lights(_options(call))
+    assert isinstance(call.W, Sum)
+    p, parts, light_of = read(call.W, x), working(call.W), lights(_options(call))
     if accumulator(p.dtype) != p.dtype:
-        y = unrounded(p, x, 1, light_of)
+        y = unrounded(p.lib, p.dtype, parts, x, 1, light_of)
         return y if vector else y.mT
     if vector:
-        return multiply(p, x, None, 1, 0, light_of)
+        return multiply(p.lib, p.dtype, parts, x, None, 1, 0, light_of)
     tokens = p.lib.empty(p.shape[::-1], p.dtype, p.matrix.device)
-    multiply(p, x, tokens.mT, 1, 0, light_of)
+    multiply(p.lib, p.dtype, parts, x, tokens.mT, 1, 0, light_of)
     return tokens
 
 

@@ -85,17 +85,18 @@ class SumPlan:
             return self._multiplied(X, out)
 
     def _multiplied(self, X: Array, out: Array | None) -> Array:
-        if len(self._met) > 1 and accumulator(self._dtype) != self._dtype:
+        met, half = self._met, accumulator(self._dtype) != self._dtype
+        if len(met) > 1 and half:
             if out is not None:
                 separate(self._lib, X, out, self._arrays())
-            products = [plan(X) for plan in self._met]
-            total = added(self._lib, products, accumulator(self._dtype))
+            total = added(self._lib, [plan(X) for plan in met], accumulator(self._dtype))
             return delivered(self._lib, total, out, self._beta, self._dtype)
-        met, lights = self._met, []
+        given = out
         if out is None:
             out, met = met[0](X), met[1:]
         lights = [plan._light(X, out) for plan in met]
-        X = separate(self._lib, X, out, self._arrays())
+        if given is not None:
+            X = separate(self._lib, X, out, self._arrays())
         for plan, light in zip(met, lights, strict=True):
             execute(light, X, out, plan._alpha, plan._beta)
         return out

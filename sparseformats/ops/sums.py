@@ -8,18 +8,20 @@ result there if it can (`KernelRecord.wide`), else what it gives is one rounding
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import final
 
 import numpy as np
 
 from sparseformats._arrays import Array, ArrayLibrary
 from sparseformats._dtypes import accumulator
+from sparseformats.dispatch.plan_cache import Packed
 from sparseformats.formats import SparseMatrix, Sum
 from sparseformats.ops.light import Light, execute
-from sparseformats.ops.operands import Operands, separate
+from sparseformats.ops.operands import Operands, guard
 from sparseformats.ops.scalars import Scalar
 
-__all__ = ["LightOf", "delivered", "multiply", "unrounded", "working"]
+__all__ = ["LightOf", "Parted", "delivered", "multiply", "unrounded", "working"]
 
 LightOf = Callable[[SparseMatrix, Array, "Array | None", Scalar, Scalar, bool], Light]
 """``(part, x, out, alpha, beta, unrounded) -> light``, found or prepared."""
@@ -38,34 +40,82 @@ def is_idle(part: SparseMatrix) -> bool:
     return part.family in _EXACT and part.nnz == 0
 
 
+@final
+class Parted:
+    """What calls of equal facts to one sum have in common; refers to no matrix and no operand.
+
+    Attributes
+    ----------
+    run : callable
+        ``(A, x, out, alpha, beta, light_of) -> y`` for operands with those facts.
+    dtype : str
+        Of the result.
+    packed : Packed
+        Nothing: the parts have states of their own.
+    stamp : int
+        When it was last used.
+    """
+
+    __slots__ = ("_guard", "_lib", "_multiply", "_native", "dtype", "packed", "stamp")
+
+    def __init__(self, o: Operands, x: Array, out: Array | None) -> None:
+        self.dtype, self._lib = o.dtype, o.lib
+        self._native = o.lib.is_native(x)
+        self._guard = None
+        if out is not None:
+            self._guard = guard(o.lib, o.lib.native(x), out, o.matrix.buffers().values())
+        self._multiply = o.lib.here(o.matrix.device, multiply)
+        self.packed, self.stamp = Packed(None, 0, None), 0
+
+    def run(
+        self,
+        A: Sum,
+        x: Array,
+        out: Array | None,
+        alpha: Scalar,
+        beta: Scalar,
+        light_of: LightOf,
+    ) -> Array:
+        """``alpha * (A @ x) + beta * out``.
+
+        Raises
+        ------
+        ValueError
+            `out` shares memory with a buffer of a part.
+        """
+        if not self._native:
+            x = self._lib.native(x)
+        if self._guard is not None:
+            x = self._guard(x, out)
+        return self._multiply(self._lib, self.dtype, working(A), x, out, alpha, beta, light_of)
+
+
 def multiply(
-    o: Operands,
+    lib: ArrayLibrary,
+    dtype: str,
+    parts: Sequence[SparseMatrix],
     x: Array,
     out: Array | None,
     alpha: Scalar,
     beta: Scalar,
     light_of: LightOf,
 ) -> Array:
-    """``alpha * (A @ x) + beta * out`` for a `Sum`; nothing is written before all is prepared.
+    """``alpha * (parts @ x) + beta * out``; nothing is written before all is prepared.
 
     Parameters
     ----------
-    o : Operands
-        The call as a whole.
+    dtype : str
+        Of the result.
     x, out : array
-        The operands as they were given; they may overlap.
+        They share no memory.
     """
-    assert isinstance(o.matrix, Sum)
-    parts = working(o.matrix)
-    if out is not None:
-        x = separate(o.lib, x, out, o.matrix.buffers().values())
-    if len(parts) > 1 and accumulator(o.dtype) != o.dtype:
-        return delivered(o.lib, unrounded(o, x, alpha, light_of), out, beta, o.dtype)
+    if len(parts) > 1 and accumulator(dtype) != dtype:
+        total = unrounded(lib, dtype, parts, x, alpha, light_of)
+        return delivered(lib, total, out, beta, dtype)
     first, *others = parts
+    lights = []
     if out is None:
-        light = light_of(first, x, None, alpha, 0, False)
-        out = execute(light, x, None, alpha, 0)
-        lights = []
+        out = execute(light_of(first, x, None, alpha, 0, False), x, None, alpha, 0)
     else:
         lights = [(light_of(first, x, out, alpha, beta, False), beta)]
     lights += [(light_of(part, x, out, alpha, 1, False), 1) for part in others]
@@ -74,14 +124,20 @@ def multiply(
     return out
 
 
-def unrounded(o: Operands, x: Array, alpha: Scalar, light_of: LightOf) -> Array:
-    """``alpha * (A @ x)`` in the dtype of sums, a new array."""
-    assert isinstance(o.matrix, Sum)
+def unrounded(
+    lib: ArrayLibrary,
+    dtype: str,
+    parts: Sequence[SparseMatrix],
+    x: Array,
+    alpha: Scalar,
+    light_of: LightOf,
+) -> Array:
+    """``alpha * (parts @ x)`` in the dtype in which results of `dtype` are summed, a new array."""
     products = []
-    for part in working(o.matrix):
+    for part in parts:
         light = light_of(part, x, None, alpha, 0, True)
         products.append(execute(light, x, None, alpha, 0))
-    return added(o.lib, products, accumulator(o.dtype))
+    return added(lib, products, accumulator(dtype))
 
 
 def added(lib: ArrayLibrary, products: list[Array], dtype: str) -> Array:
