@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sparseformats.convert.options import Options
 from sparseformats.formats import COO, SparseMatrix, Sum
-from sparseformats.formats.sum import row_major
+from sparseformats.formats.canonical import row_major
 
 __all__ = ["as_sum", "sum_to_coo"]
 

@@ -20,12 +20,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn, Self, TypeVar, final
 
 from sparseformats._arrays import Array, ArrayLibrary, placed
-from sparseformats._dtypes import INT64_MAX, itemsize, kind
+from sparseformats._dtypes import itemsize, kind
 from sparseformats.errors import DeviceMismatchError, InvalidTensorError, Problem
 from sparseformats.formats.base import SparseMatrix, assign
+from sparseformats.formats.canonical import row_major
 from sparseformats.formats.checks import PLACES
 
-__all__ = ["Sum", "part_name", "row_major", "within"]
+__all__ = ["Sum", "part_name", "within"]
 
 V = TypeVar("V")
 
@@ -290,14 +291,3 @@ def _disjoint(A: Sum) -> list[Problem]:
         text = f"and {rest} more places like these"
         problems.append(Problem("disjoint", "more places", rest, text))
     return problems
-
-
-def row_major(lib: ArrayLibrary, row: Array, col: Array, shape: tuple[int, int]) -> Array:
-    """Stable permutation that sorts positions by row, then by column.
-
-    One key a position where it fits: sorted pieces one behind the other are then merged, not
-    sorted anew.
-    """
-    if shape[0] * shape[1] > INT64_MAX:
-        return lib.lexsort(row, col)
-    return lib.argsort(lib.astype(row, "int64") * shape[1] + lib.astype(col, "int64"))

@@ -144,8 +144,12 @@ def explain_linear(
     X, W, bias, activation, kernel, precision, assume_finite
         As in `linear`.
     """
-    options = {"kernel": kernel, "precision": precision, "assume_finite": assume_finite}
+    options: dict[str, Any] = {"kernel": kernel, "precision": precision}
+    options["assume_finite"] = assume_finite
     call = read_layer(X, W, bias, activation, options)
     if isinstance(call.W, Sum):
-        return explain_layer_of_sum(call)
+        met = working(call.W)
+        if len(met) > 1:
+            return explain_layer_of_sum(call)
+        return explain_linear(X, met[0], bias, activation=activation, **options)
     return dispatch.explain(way_of(call, None).query, kernel)

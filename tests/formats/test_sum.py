@@ -9,14 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import Phase, given, settings
 
 import sparseformats as sf
 from sparseformats import _arrays, reference
+from sparseformats.convert import Options, coo_sum
 from sparseformats.testing import (
+    broken_inputs,
     check_content_preserved,
     check_immutable,
     check_no_shared_memory,
+    check_round_trip,
     check_same_buffers,
     check_valid,
     matrices,
@@ -307,3 +310,61 @@ def test_no_value_is_ever_added(S: Any) -> None:
         assert not bits.keys() & mine.keys()
         bits |= mine
     assert dict(reference.content(S.to("csr")).elements) == bits
+
+
+# ---- planted bugs: validators and conversions that the ordinary checkers must reject
+
+
+def sees_non_zeros_only(S: Any) -> Any:
+    return sf.Sum.trusted(parts=tuple(part.eliminate_zeros() for part in S.parts)).problems()
+
+
+def sees_parts_alone(S: Any) -> Any:
+    return [problem for part in S.parts for problem in part.problems()]
+
+
+@pytest.mark.parametrize(
+    ("validate", "rule"),
+    [
+        (sees_non_zeros_only, "disjoint:zero"),
+        (sees_parts_alone, "disjoint"),
+        (sees_parts_alone, "dtype"),
+    ],
+)
+def test_validators_that_see_too_little(validate: Any, rule: str) -> None:
+    @settings(phases=[Phase.generate], database=None, derandomize=True)
+    @given(broken_inputs("sum", rule))
+    def law(broken: Any) -> None:
+        broken.check(validate)
+
+    with pytest.raises(AssertionError, match="breaks"):
+        law()
+
+
+def loses_a_part(S: Any) -> Any:
+    return coo_sum.sum_to_coo(sf.Sum.trusted(parts=S.parts[:1]), Options())
+
+
+def forgets_to_sort(S: Any) -> Any:
+    found = [part.to("coo") for part in S.parts]
+    joined = {name: np.concatenate([x.buffers()[name] for x in found]) for name in ("row", "col")}
+    data = np.concatenate([x.data for x in found])
+    return sf.COO.trusted(data=data, **joined, shape=S.shape)
+
+
+def adds_into_zeros(S: Any) -> Any:
+    return sf.from_dense(sum(part.to_dense() for part in S.parts), "coo")
+
+
+@pytest.mark.parametrize("planted", [loses_a_part, forgets_to_sort, adds_into_zeros])
+def test_conversions_that_lose_something(planted: Any) -> None:
+    def convert(A: Any, format: str, **options: Any) -> Any:
+        return planted(A) if A.format == "sum" and format == "coo" else A.to(format, **options)
+
+    @settings(phases=[Phase.generate], database=None, derandomize=True)
+    @given(matrices("sum", dtypes="float32"))
+    def law(S: Any) -> None:
+        check_round_trip(S, ["coo"], convert)
+
+    with pytest.raises(AssertionError):
+        law()

@@ -309,6 +309,15 @@ def test_a_repeated_product_prepares_nothing() -> None:
         assert (info.hits, info.misses, info.matrices) == (3, packed, 3)
 
 
+def test_what_is_kept_is_forgotten_with_the_parts() -> None:
+    S, X = halves("float32"), operand("float32")
+    sf.clear_cache()
+    S @ X
+    assert sf.cache_info()[:2] == (3, 3)
+    sf.clear_cache(S)
+    assert sf.cache_info()[:2] == (0, 0)
+
+
 # ---- operands that overlap, and refusals
 
 
@@ -385,6 +394,8 @@ def test_linear_of_one_part_may_be_fused_and_of_more_is_explained() -> None:
     assert plain.added == "in float32 and rounded once to float16"
     lone = sf.split(np.eye(8), "2:4")
     np.testing.assert_array_equal(sf.linear(np.ones(8), lone, activation="relu"), np.ones(8))
+    alone = sf.explain("linear", np.ones(8), lone, activation="relu")
+    assert alone.query.format == "n:m"
 
 
 def test_torch_functions() -> None:
