@@ -1,4 +1,4 @@
-"""Sparse matrices in six formats, converted without loss and multiplied by one call.
+"""Sparse matrices in six formats and their sums, converted without loss, multiplied by one call.
 
 Every public name is listed here and loaded when it is first used, so that importing the package
 costs next to nothing and never loads an array library that the caller does not use.
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         hstack as hstack,
         prune as prune,
         random as random,
+        split as split,
         vstack as vstack,
     )
     from sparseformats.convert import (
@@ -50,10 +51,12 @@ if TYPE_CHECKING:
         NM as NM,
         BlockedELL as BlockedELL,
         SparseMatrix as SparseMatrix,
+        Sum as Sum,
         Transposed as Transposed,
     )
     from sparseformats.ops import (
         Plan as Plan,
+        SumPlan as SumPlan,
         cache_info as cache_info,
         clear_cache as clear_cache,
         explain as explain,
@@ -75,6 +78,7 @@ _HOMES = {
         "NM",
         "BlockedELL",
         "SparseMatrix",
+        "Sum",
         "Transposed",
     ),
     "convert": (
@@ -94,10 +98,12 @@ _HOMES = {
         "hstack",
         "prune",
         "random",
+        "split",
         "vstack",
     ),
     "ops": (
         "Plan",
+        "SumPlan",
         "cache_info",
         "clear_cache",
         "explain",

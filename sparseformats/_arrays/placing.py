@@ -21,7 +21,8 @@ switching: dict[str, Any] = {}
 def placed(function: F) -> F:
     """Run a function on the device of its first argument that has one.
 
-    Arguments are arrays, matrices (things with an array as ``data``), or lists that begin with one.
+    Arguments are arrays, matrices (things with an array as ``data``, or a tuple of such things as
+    ``parts``), or lists that begin with one.
     Where no library that needs it is loaded, this is one look at an empty dict.
     """
 
@@ -41,8 +42,9 @@ def placed(function: F) -> F:
 
 def _first(arguments: Any) -> tuple[Any, Any] | None:
     for argument in arguments:
-        if isinstance(argument, list | tuple):
-            found = _first(argument[:1])
+        parts = getattr(argument, "parts", argument)
+        if isinstance(parts, list | tuple):
+            found = _first(parts[:1])
             if found is not None:
                 return found
             continue

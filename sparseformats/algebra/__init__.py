@@ -1,4 +1,4 @@
-"""What people expect of a matrix object: making, stacking, slicing, adding, scaling, pruning.
+"""What people expect of a matrix: making, stacking, slicing, adding, scaling, pruning, splitting.
 
 Every operation is written once, for all array libraries, from the primitives of
 `sparseformats._arrays`, and runs where the data is. Values that are only moved keep their bits.
@@ -12,6 +12,7 @@ from sparseformats.algebra.pruning import prune
 from sparseformats.algebra.reduce import diagonal, total
 from sparseformats.algebra.scaling import absolute, divided, negative, scaled
 from sparseformats.algebra.slicing import getitem
+from sparseformats.algebra.splitting import split
 from sparseformats.algebra.stacking import block_diag, hstack, vstack
 from sparseformats.algebra.values import eliminate_zeros, with_data
 
@@ -33,6 +34,7 @@ __all__ = [
     "prune",
     "random",
     "scaled",
+    "split",
     "subtract",
     "total",
     "vstack",

@@ -18,6 +18,7 @@ from sparseformats.algebra.common import (
     elementwise,
     is_boolean,
     is_whole,
+    partwise,
     promoted,
     refuse_grad,
     restored,
@@ -27,7 +28,7 @@ from sparseformats.algebra.common import (
 from sparseformats.algebra.scaling import is_scalar, negated
 from sparseformats.algebra.values import mapped
 from sparseformats.errors import DeviceMismatchError, PatternError
-from sparseformats.formats import COO, SparseMatrix
+from sparseformats.formats import COO, SparseMatrix, Sum
 
 __all__ = ["add", "multiply", "subtract"]
 
@@ -39,8 +40,9 @@ def add(A: SparseMatrix, B: Any) -> Any:
     Returns
     -------
     SparseMatrix
-        In A's format if B shares it and its block size, else CSR. Stored where either stores;
-        what one of them stores alone passes through untouched, and a sum that is zero is stored.
+        In A's format if B shares it and its block size, else CSR, as of a `Sum`. Stored where
+        either stores; what one of them stores alone passes through untouched, and a sum that is
+        zero is stored.
 
     Raises
     ------
@@ -140,7 +142,7 @@ def _union(a: COO, b: COO, op: Any, name: str) -> COO:
 def _checked(what: str, A: SparseMatrix, B: SparseMatrix) -> str:
     """Refuse what does not go together; the dtype of the result."""
     same_place(what, A, B)
-    refuse_grad(what, A.lib, A.data, B.data)
+    refuse_grad(what, A.lib, *A.value_buffers(), *B.value_buffers())
     if A.shape != B.shape:
         raise ValueError(f"{what}: shapes {A.shape} and {B.shape} differ")
     return promoted(what, A.lib, A.dtype_name, B.dtype_name)
@@ -173,6 +175,8 @@ def _is_nothing(symbol: str, B: Any) -> bool:
 
 def _times_dense(A: SparseMatrix, D: Any) -> SparseMatrix:
     """Stored elements times what stands at their place in a dense array."""
+    if isinstance(A, Sum):
+        return partwise(A, lambda part: _times_dense(part, D))
     lib = A.lib
     if not _arrays.is_array(D) or _arrays.of(D) is not lib:
         found = _arrays.of(D).name + " array" if _arrays.is_array(D) else type(D).__name__
@@ -181,7 +185,7 @@ def _times_dense(A: SparseMatrix, D: Any) -> SparseMatrix:
         raise DeviceMismatchError(
             f"multiply: the matrix is on {A.device!r}, the array on {lib.device(D)!r}"
         )
-    refuse_grad("multiply", lib, A.data, D)
+    refuse_grad("multiply", lib, *A.value_buffers(), D)
     other = lib.dtype_name(D)
     if other not in VALUE_DTYPES[lib.name]:
         raise TypeError(f"multiply takes no {lib.name} array of dtype {other}")

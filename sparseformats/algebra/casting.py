@@ -22,7 +22,7 @@ def astype(A: SparseMatrix, dtype: Any) -> SparseMatrix:
     name = value_name("astype", lib, dtype)
     if name == source:
         return A
-    refuse_grad("astype", lib, A.data)
+    refuse_grad("astype", lib, *A.value_buffers())
     if kind(source) == "c" and kind(name) not in "cb":
         raise TypeError(
             f"astype: {source} values have two parts and {name} takes one; choose it yourself, "

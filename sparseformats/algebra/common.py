@@ -11,7 +11,7 @@ from sparseformats._arrays import Array, ArrayLibrary
 from sparseformats._dtypes import VALUE_DTYPES, accumulator, kind
 from sparseformats.convert import convert
 from sparseformats.errors import DeviceMismatchError
-from sparseformats.formats import ALL, COO, CSR, NM, SparseMatrix, Transposed
+from sparseformats.formats import ALL, COO, CSR, NM, SparseMatrix, Sum, Transposed
 
 __all__ = [
     "as_csr",
@@ -21,6 +21,7 @@ __all__ = [
     "grain",
     "is_boolean",
     "is_whole",
+    "partwise",
     "promoted",
     "refuse_grad",
     "restored",
@@ -140,9 +141,19 @@ def as_csr(A: SparseMatrix) -> CSR:
 
 
 def target_of(A: SparseMatrix) -> tuple[str, tuple[int, int] | None]:
-    """Format string and block size that lead back to A's format."""
+    """Format string and block size that lead back to A's format; CSR for a sum.
+
+    How elements were divided among the parts of a sum is not to be had back by a conversion.
+    """
+    if isinstance(A, Sum):
+        return "csr", None
     family = A.base.family if isinstance(A, Transposed) else A.family
     return A.format, A.blocksize if family in _BLOCKED else None
+
+
+def partwise(A: Sum, f: Callable[[SparseMatrix], SparseMatrix]) -> Sum:
+    """`f` of every part, where that moves no element to another's place."""
+    return Sum.trusted(parts=tuple(f(part) for part in A.parts))
 
 
 def grain(A: SparseMatrix) -> tuple[int, int]:

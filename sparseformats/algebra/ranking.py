@@ -59,7 +59,7 @@ def operand(what: str, W: Any) -> Any:
         W = asformat(W)
     lib = W.lib if isinstance(W, SparseMatrix) else _arrays.of(W)
     if isinstance(W, SparseMatrix):
-        refuse_grad(what, lib, W.data)
+        refuse_grad(what, lib, *W.value_buffers())
         return W
     refuse_grad(what, lib, W)
     name = lib.dtype_name(W)

@@ -20,7 +20,7 @@ __all__ = ["diagonal", "sum_dtype", "total"]
 def diagonal(A: SparseMatrix, k: int = 0) -> Array:
     """Elements (i, i + k) as a dense vector; see `SparseMatrix.diagonal`."""
     k = _integer("diagonal", "k", k)
-    refuse_grad("diagonal", A.lib, A.data)
+    refuse_grad("diagonal", A.lib, *A.value_buffers())
     coo, lib, (m, n) = coordinates(A), A.lib, A.shape
     row, col = lib.astype(coo.row, "int64"), lib.astype(coo.col, "int64")
     length = max(0, min(m, n - k) if k >= 0 else min(m + k, n))
@@ -37,7 +37,7 @@ def total(A: SparseMatrix, axis: int | None = None) -> Any:
         if axis not in (-2, -1, 0, 1):
             raise ValueError(f"sum: axis must be None, 0 or 1, got {axis}")
     lib = A.lib
-    refuse_grad("sum", lib, A.data)
+    refuse_grad("sum", lib, *A.value_buffers())
     name = sum_dtype(lib, A.dtype_name)
     with np.errstate(all="ignore"):
         if axis is None:

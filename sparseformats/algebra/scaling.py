@@ -39,7 +39,7 @@ def scaled(A: SparseMatrix, factor: Any) -> Any:
     if not is_scalar(factor):
         return _refuse("*", factor)
     lib = A.lib
-    refuse_grad("*", lib, A.data)
+    refuse_grad("*", lib, *A.value_buffers())
     name = _dtype_with(lib, A.dtype_name, factor)
     factor = _fitting(factor, name)
     op = operator.and_ if is_boolean(name) else operator.mul
@@ -58,7 +58,7 @@ def divided(A: SparseMatrix, divisor: Any) -> Any:
     if not is_scalar(divisor):
         return _refuse("/", divisor)
     lib = A.lib
-    refuse_grad("/", lib, A.data)
+    refuse_grad("/", lib, *A.value_buffers())
     name = _dtype_with(lib, A.dtype_name, divisor)
     if kind(name) in "biu":
         name = _default(lib, 1.0)
@@ -76,7 +76,7 @@ def negative(A: SparseMatrix) -> SparseMatrix:
         The values are bool.
     """
     lib, name = A.lib, A.dtype_name
-    refuse_grad("-", lib, A.data)
+    refuse_grad("-", lib, *A.value_buffers())
     if is_boolean(name):
         raise TypeError("- of a bool matrix has no meaning; use .astype first")
     return mapped(A, lambda x: negated(lib, x))
@@ -97,7 +97,7 @@ def negated(lib: ArrayLibrary, x: Array) -> Array:
 def absolute(A: SparseMatrix) -> SparseMatrix:
     """``abs(A)``: real for complex values; the smallest integer wraps."""
     lib, name = A.lib, A.dtype_name
-    refuse_grad("abs", lib, A.data)
+    refuse_grad("abs", lib, *A.value_buffers())
     if kind(name) in "bu":
         return A
     if kind(name) == "f":

@@ -12,10 +12,18 @@ from typing import Any
 from sparseformats import _arrays
 from sparseformats._arrays import Array, ArrayLibrary, placed
 from sparseformats._dtypes import INT32_MAX, index_width, kind
-from sparseformats.algebra.common import as_csr, grain, is_whole, refuse_grad, restored, target_of
+from sparseformats.algebra.common import (
+    as_csr,
+    grain,
+    is_whole,
+    partwise,
+    refuse_grad,
+    restored,
+    target_of,
+)
 from sparseformats.convert import convert
 from sparseformats.errors import DeviceMismatchError
-from sparseformats.formats import CSC, CSR, SparseMatrix
+from sparseformats.formats import CSC, CSR, SparseMatrix, Sum
 
 __all__ = ["getitem", "select_rows"]
 
@@ -25,7 +33,7 @@ _AXES = ("row", "column")
 @placed
 def getitem(A: SparseMatrix, key: Any) -> Any:
     """``A[key]``; see `SparseMatrix.__getitem__`."""
-    refuse_grad("A[...]", A.lib, A.data)
+    refuse_grad("A[...]", A.lib, *A.value_buffers())
     rows, cols = (_axis(A, item, axis) for axis, item in enumerate(_both_axes(key)))
     if isinstance(rows, int) and isinstance(cols, int):
         return _element(A, rows, cols)
@@ -50,6 +58,8 @@ def _selected(A: SparseMatrix, rows: range | Array, cols: range | Array) -> Spar
         return _cut(A, rows, cols)
     if isinstance(A, CSC):
         return _cut(A.T, cols, rows).T
+    if isinstance(A, Sum):
+        return partwise(A, lambda part: _selected(part, rows, cols))
     made = _cut(as_csr(A), rows, cols)
     sizes = grain(A)
     if all(_keeps(item, size) for item, size in zip((rows, cols), sizes, strict=True)):

@@ -164,7 +164,7 @@ def _matrices(what: str, given: Iterable[SparseMatrix]) -> list[SparseMatrix]:
                 "use sparseformats.asformat first"
             )
         same_place(what, parts[0], A)
-        refuse_grad(what, A.lib, A.data)
+        refuse_grad(what, A.lib, *A.value_buffers())
     return parts
 
 

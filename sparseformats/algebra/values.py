@@ -12,10 +12,10 @@ from typing import Any
 from sparseformats import _arrays
 from sparseformats._arrays import Array, ArrayLibrary, placed
 from sparseformats._dtypes import VALUE_DTYPES, kind
-from sparseformats.algebra.common import as_csr, refuse_grad, restored, target_of
+from sparseformats.algebra.common import as_csr, partwise, refuse_grad, restored, target_of
 from sparseformats.convert import convert
 from sparseformats.errors import DeviceMismatchError, InvalidTensorError
-from sparseformats.formats import COO, NM, SparseMatrix, Transposed
+from sparseformats.formats import COO, NM, SparseMatrix, Sum, Transposed
 from sparseformats.formats.checks import violations
 from sparseformats.formats.slots import marks
 
@@ -27,6 +27,12 @@ def with_data(A: SparseMatrix, values: Any, *, copy: bool = True) -> SparseMatri
     """Put other values on A's pattern; see `SparseMatrix.with_data`."""
     if isinstance(A, Transposed):
         return with_data(A.base, values, copy=copy).T
+    if isinstance(A, Sum):
+        raise TypeError(
+            "a Sum has no one array of values to put others in place of; give each part its own: "
+            "Sum([part.with_data(values) for part, values in zip(S.parts, ...)], check=False), or "
+            "split a matrix of the new values again"
+        )
     lib = A.lib
     values = _values(lib, A, values)
     if not hasattr(A, "zeros"):
@@ -52,7 +58,7 @@ def _values(lib: ArrayLibrary, A: SparseMatrix, values: Any) -> Array:
     if not _arrays.is_array(values) or _arrays.of(values) is not lib:
         found = _arrays.of(values).name if _arrays.is_array(values) else type(values).__name__
         raise TypeError(f"with_data takes a {lib.name} array as the matrix's own, got {found}")
-    refuse_grad("with_data", lib, values, A.data)
+    refuse_grad("with_data", lib, values, *A.value_buffers())
     name = lib.dtype_name(values)
     if name not in VALUE_DTYPES[lib.name]:
         raise TypeError(
@@ -103,6 +109,8 @@ def mapped(A: SparseMatrix, f: Callable[[Array], Array]) -> SparseMatrix:
     """
     if isinstance(A, Transposed):
         return mapped(A.base, f).T
+    if isinstance(A, Sum):
+        return partwise(A, lambda part: mapped(part, f))
     lib = A.lib
     if not hasattr(A, "zeros"):
         return _rebuilt(A, f(A.data), None)
@@ -120,9 +128,11 @@ def mapped(A: SparseMatrix, f: Callable[[Array], Array]) -> SparseMatrix:
 @placed
 def eliminate_zeros(A: SparseMatrix) -> SparseMatrix:
     """Drop stored zeros; see `SparseMatrix.eliminate_zeros`."""
-    refuse_grad("eliminate_zeros", A.lib, A.data)
+    refuse_grad("eliminate_zeros", A.lib, *A.value_buffers())
     if isinstance(A, Transposed):
         return eliminate_zeros(A.base).T
+    if isinstance(A, Sum):
+        return partwise(A, eliminate_zeros)
     if hasattr(A, "zeros"):
         return restored(eliminate_zeros(as_csr(A)), target_of(A))
     lib = A.lib

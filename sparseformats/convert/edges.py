@@ -15,6 +15,7 @@ from sparseformats.convert.bsr_bsr import bsr_to_bsr
 from sparseformats.convert.bsr_ell import bsr_to_ell, ell_to_bsr
 from sparseformats.convert.coo_csc import coo_to_csc, csc_to_coo
 from sparseformats.convert.coo_csr import coo_to_csr, csr_to_coo
+from sparseformats.convert.coo_sum import as_sum, sum_to_coo
 from sparseformats.convert.csr_bsr import bsr_to_csr, csr_to_bsr
 from sparseformats.convert.csr_csc import csc_to_csr, csr_to_csc
 from sparseformats.convert.csr_nm import csr_to_nm, nm_to_csr
@@ -71,6 +72,7 @@ _ALL = "every stored element"
 _MARKED = "every stored element; stored zeros are marked"
 _VALUES = "every value; not which zeros are stored"
 _DENSE = "every non-zero, or what the mask selects"
+_ANY = ("coo", "csr", "csc", *(f + t for f in ("bsr", "blocked_ell", "n:m") for t in ("", ".T")))
 
 EDGES: tuple[Edge, ...] = (
     Edge("coo", "csr", coo_to_csr, 0.5, _ALL),
@@ -87,6 +89,8 @@ EDGES: tuple[Edge, ...] = (
     Edge("blocked_ell", "bsr", ell_to_bsr, 2, "every block and mark", "same"),
     Edge("csr", "n:m", csr_to_nm, 30, f"{_MARKED}, or lie aside where no slot is left", "new"),
     Edge("n:m", "csr", nm_to_csr, 8, "every stored element, those aside too"),
+    *(Edge(name, "sum", as_sum, 0.1, "all of the matrix, which is the only part") for name in _ANY),
+    Edge("sum", "coo", sum_to_coo, 40, _ALL),
     Edge("dense", "csr", dense_to_csr, 2, _DENSE),
     Edge("dense", "bsr", dense_to_bsr, 2, _DENSE, "new"),
     Edge("dense", "n:m", dense_to_nm, 5, f"{_DENSE}; or lie aside where no slot is left", "new"),

@@ -13,7 +13,7 @@ from sparseformats.convert.graph import Node, path
 from sparseformats.convert.request import node_of, requested
 from sparseformats.convert.run import follow
 from sparseformats.errors import DeviceMismatchError
-from sparseformats.formats import SparseMatrix, Transposed
+from sparseformats.formats import SparseMatrix, Sum, Transposed
 from sparseformats.formats.inputs import index_name, narrowed
 
 __all__ = ["asformat", "convert", "from_dense", "to_dense"]
@@ -45,7 +45,7 @@ def convert(
     target = requested(format, blocksize, source)
     width = index_name(index_dtype)
     if source != target:
-        _refuse_grad(A.lib, A.data, f"to({format!r})")
+        _refuse_grad(A.lib, f"to({format!r})", *A.value_buffers())
         A = follow(A, path(source, target), width)
     return A if width is None else _in_width(A, width)
 
@@ -56,7 +56,7 @@ def to_dense(A: SparseMatrix) -> Array:
 
     That of a transposed view is the transpose of its base's, and so in column-major order.
     """
-    _refuse_grad(A.lib, A.data, "to_dense")
+    _refuse_grad(A.lib, "to_dense", *A.value_buffers())
     return follow(A, path(node_of(A), Node("dense")))
 
 
@@ -190,7 +190,7 @@ def _dense(D: Any) -> tuple[ArrayLibrary, Array]:
         )
     if len(D.shape) != 2:
         raise ValueError(f"from_dense takes a 2-D array, got shape {tuple(D.shape)}")
-    _refuse_grad(lib, D, "from_dense")
+    _refuse_grad(lib, "from_dense", D)
     if lib.device(D) == "meta":
         raise ValueError("from_dense: an array on device 'meta' holds no values")
     return lib, lib.native(D)
@@ -213,8 +213,8 @@ def _mask(lib: ArrayLibrary, mask: Any, D: Array) -> Array:
     return mask
 
 
-def _refuse_grad(lib: ArrayLibrary, x: Array, what: str) -> None:
-    if lib.requires_grad(x):
+def _refuse_grad(lib: ArrayLibrary, what: str, *values: Array) -> None:
+    if any(lib.requires_grad(x) for x in values):
         raise NotImplementedError(
             f"{what}: gradients through a conversion are not supported yet; detach the values, "
             "or call it under torch.no_grad()"
@@ -226,6 +226,10 @@ def _in_width(A: SparseMatrix, width: str) -> SparseMatrix:
     if isinstance(A, Transposed):
         base = _in_width(A.base, width)
         return A if base is A.base else base.T
+    if isinstance(A, Sum):
+        parts = tuple(_in_width(part, width) for part in A.parts)
+        same = all(new is old for new, old in zip(parts, A.parts, strict=True))
+        return A if same else Sum.trusted(parts=parts)
     lib, buffers = A.lib, A.buffers()
     wrong = {
         name: x

@@ -12,9 +12,9 @@ from sparseformats._dtypes import index_width
 from sparseformats.convert.estimate import Size, Stored, size_of
 from sparseformats.convert.graph import Node, Step, path
 from sparseformats.convert.request import node_of, requested
-from sparseformats.convert.run import GENERIC, facts, transposed
+from sparseformats.convert.run import GENERIC, facts, slots_of, transposed
 from sparseformats.dispatch.explanation import table
-from sparseformats.formats import NM, SparseMatrix, Transposed
+from sparseformats.formats import NM, SparseMatrix, Sum, Transposed
 from sparseformats.formats.inputs import index_name
 
 __all__ = ["ConversionExplanation", "ConversionStep", "explain_conversion"]
@@ -146,7 +146,8 @@ def explain_conversion(
     target = Node("dense") if dense else requested(format, blocksize, source, "explain_conversion")
     steps = path(source, target)
     start = _size_now(A)
-    result = size_of(target, stored) if steps else start
+    wraps = target.name == "sum" and source.name != "dense"
+    result = size_of(target, stored) if steps and not wraps else start
     return ConversionExplanation(
         _text(source),
         _text(target),
@@ -169,9 +170,13 @@ def _text(node: Node) -> str:
 
 
 def _stored(A: SparseMatrix, width: str | None) -> Stored:
+    if isinstance(A, Sum):
+        parts = [_stored(part, width) for part in A.parts]
+        exact, index = all(p.exact for p in parts), max(p.index_dtype for p in parts)
+        return Stored(A.shape, sum(p.elements for p in parts), exact, A.dtype_name, index)
     base = A.base if isinstance(A, Transposed) else A
     lib, known = A.lib, base._repr_nnz()  # None where counting would read all values
-    slots = math.prod(int(s) for s in base.data.shape)
+    slots = slots_of(base)
     current = lib.dtype_name(A.index_dtype)
     if isinstance(base, NM):
         current = "int32" if base.side is None else lib.dtype_name(base.side.row)
@@ -189,7 +194,7 @@ def _stored_dense(D: Array, width: str | None) -> Stored:
 
 def _size_now(A: SparseMatrix | Array) -> Size:
     if isinstance(A, SparseMatrix):
-        return Size(math.prod(int(s) for s in A.data.shape), A.nbytes, "")
+        return Size(slots_of(A), A.nbytes, "")
     return size_of(Node("dense"), _stored_dense(A, None))
 
 

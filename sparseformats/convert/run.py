@@ -14,9 +14,10 @@ from sparseformats._dtypes import INT32_MAX, itemsize
 from sparseformats.convert.edges import Edge
 from sparseformats.convert.graph import Step
 from sparseformats.convert.options import Options
-from sparseformats.formats import NM, SparseMatrix
+from sparseformats.formats import NM, SparseMatrix, Sum
 
-__all__ = ["GENERIC", "Implementation", "facts", "follow", "implementation", "transposed"]
+__all__ = ["GENERIC", "Implementation", "facts", "follow", "implementation", "slots_of"]
+__all__ += ["transposed"]
 
 GENERIC = "array-api"
 """Name of the edges' own implementations in traces and explanations."""
@@ -68,10 +69,10 @@ def _ensure_pointers_fit(edge: Edge, x: Any, options: Options) -> None:
     lines = n if edge.target == "csc" else -(-m // height)
     if lines < MANY_LINES or edge.target not in ("csr", "csc", "bsr"):
         return
-    buffer = x.data if isinstance(x, SparseMatrix) else x
-    lib = _arrays.of(buffer)
+    lib = x.lib if isinstance(x, SparseMatrix) else _arrays.of(x)
+    device = x.device if isinstance(x, SparseMatrix) else lib.device(x)
     # Counts, their running sums, and the array itself.
-    lib.ensure_fits(24 * lines, lib.device(buffer), f"{edge.target} with {lines:,} pointers")
+    lib.ensure_fits(24 * lines, device, f"{edge.target} with {lines:,} pointers")
 
 
 def _ensure_block_fits(x: Any, options: Options) -> None:
@@ -111,7 +112,7 @@ def facts(edge: Edge, x: Any, options: Options) -> dispatch.Query:
     base = x.T if edge.source.endswith(".T") else x
     lib, (m, k), family = base.lib, base.shape, base.family
     blocked = family in ("bsr", "blocked_ell")
-    nnz = None if blocked or isinstance(base, NM) else base.nnz
+    nnz = None if blocked or isinstance(base, NM | Sum) else base.nnz
     return dispatch.Query(
         edge.op,
         family,
@@ -122,12 +123,17 @@ def facts(edge: Edge, x: Any, options: Options) -> dispatch.Query:
         blocksize=base.blocksize if blocked else options.blocksize,
         nnz=nnz,
         nbytes=base.nbytes if nnz is None else None,  # counted only where it says more
-        a_dtype=lib.dtype_name(base.data),
+        a_dtype=base.dtype_name,
         index_dtype=lib.dtype_name(base.index_dtype),
-        fits_int32=max(m, k, math.prod(base.data.shape)) <= INT32_MAX,
+        fits_int32=max(m, k, slots_of(base)) <= INT32_MAX,
         library=lib.name,
-        device=lib.device(base.data).partition(":")[0],
+        device=base.device.partition(":")[0],
     )
+
+
+def slots_of(A: SparseMatrix) -> int:
+    """Elements of the arrays of values."""
+    return sum(math.prod(int(size) for size in x.shape) for x in A.value_buffers())
 
 
 def _dense_facts(edge: Edge, x: Array, options: Options) -> dispatch.Query:

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 from sparseformats._arrays import Array, placed
 from sparseformats.convert.entry import convert
 from sparseformats.errors import DeviceMismatchError
-from sparseformats.formats import BSR, COO, NM, BlockedELL, SparseMatrix, Transposed
+from sparseformats.formats import BSR, COO, NM, BlockedELL, SparseMatrix, Sum, Transposed
 
 __all__ = ["Level", "same"]
 
@@ -113,6 +113,8 @@ def _same_structure(A: SparseMatrix, B: SparseMatrix) -> bool:
         return False
     if isinstance(A, Transposed) and isinstance(B, Transposed):
         return _same_structure(A.base, B.base)
+    if isinstance(A, Sum) and isinstance(B, Sum):
+        return len(A.parts) == len(B.parts) and all(map(_same_structure, A.parts, B.parts))
     mine, others = _positions(A), _positions(B)
     return mine.keys() == others.keys() and all(
         _same_integers(A, x, others[name]) for name, x in mine.items()

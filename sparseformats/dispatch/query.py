@@ -66,6 +66,9 @@ class Query:
         Product of the leading batch axes of the dense operand.
     alpha_one, beta_zero : bool
         The scalars are trivial: alpha == 1, beta == 0.
+    wide : bool
+        The result is wanted in the dtype in which sums are kept (float32 for half types) and not in
+        that of the operands' promotion, because something will be added before it is rounded.
     epilogue : str or None
         What is fused behind the product: ``"bias"``, ``"relu"``, ``"bias+gelu"``.
     precision : str or None
@@ -107,6 +110,7 @@ class Query:
     batch: int = 1
     alpha_one: bool = True
     beta_zero: bool = True
+    wide: bool = False
     epilogue: str | None = None
     precision: str | None = None
     deterministic: bool = False
@@ -158,6 +162,7 @@ class Query:
         switches = {
             "alpha != 1": not self.alpha_one,
             "beta != 0": not self.beta_zero,
+            "unrounded": self.wide,
             f"epilogue {self.epilogue}": self.epilogue is not None,
             f"precision {self.precision}": self.precision is not None,
             "deterministic": self.deterministic,

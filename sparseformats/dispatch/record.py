@@ -75,6 +75,10 @@ class KernelRecord:
         who asks for the kernel by name is not held to them.
     tolerance : Tolerance
         Bound of its error.
+    wide : bool
+        It can leave its result in the dtype of the sums (`Query.wide`): ``out_dtype`` is then wider
+        than the promotion of the operands' dtypes. Others are not asked to, so that forgetting it
+        must not give wrong results.
     deterministic : bool
         It gives the same bits on every run, at least to calls that ask for that.
     doc : str
@@ -94,6 +98,7 @@ class KernelRecord:
     checks: tuple[Callable[[Query], Reason | None], ...] = ()
     soft_checks: tuple[Callable[[Query], Reason | None], ...] = ()
     tolerance: Tolerance = Tolerance()
+    wide: bool = False
     deterministic: bool = True
     doc: str = ""
     note: Callable[[Query], str] | None = None
@@ -151,6 +156,9 @@ class KernelRecord:
         if query.deterministic and not self.deterministic:
             message = "needs a call that may vary in its last bits, has deterministic=True"
             found.append(Reason("nondeterministic", message))
+        if query.wide and not self.wide:
+            message = "needs a result in the operands' dtype, has one in that of the sums"
+            found.append(Reason("dtype", f"{message} ({query.out_dtype})"))
         found += self.package_reasons()
         asked = self.checks if forced else (*self.checks, *self.soft_checks)
         answers = (_ask(check, query) for check in asked)

@@ -7,6 +7,8 @@ from sparseformats.formats.coo import COO
 from sparseformats.formats.csc import CSC
 from sparseformats.formats.csr import CSR
 from sparseformats.formats.nm import NM
+from sparseformats.formats.sum import Sum
 from sparseformats.formats.transposed import Transposed
 
-__all__ = ["ALL", "BSR", "COO", "CSC", "CSR", "NM", "BlockedELL", "SparseMatrix", "Transposed"]
+__all__ = ["ALL", "BSR", "COO", "CSC", "CSR", "NM", "BlockedELL", "SparseMatrix", "Sum"]
+__all__ += ["Transposed"]

@@ -87,7 +87,7 @@ class SparseMatrix:
     def __init__(self) -> None:
         raise TypeError(
             "SparseMatrix is what all formats have in common; make a COO, CSR, CSC, BSR, "
-            "BlockedELL or NM"
+            "BlockedELL or NM, or a Sum of them"
         )
 
     # Making.
@@ -126,6 +126,10 @@ class SparseMatrix:
     def lib(self) -> ArrayLibrary:
         """The array library of the buffers (internal)."""
         return _arrays.of(self.data)
+
+    def value_buffers(self) -> tuple[Array, ...]:
+        """The arrays that hold the values of stored elements (internal)."""
+        return (self.data,)
 
     @property
     def format(self) -> str:
@@ -342,6 +346,8 @@ class SparseMatrix:
             Another shape; another library or an unsupported dtype; another device.
         NotImplementedError
             The values require grad while grad mode is on.
+        TypeError
+            This is a `Sum`: its parts take values, each its own.
         """
         from sparseformats.algebra import with_data
 
@@ -490,8 +496,8 @@ class SparseMatrix:
         Returns
         -------
         SparseMatrix, or the library's scalar for two integers
-            COO, CSR and CSC stay what they are. Block and n:m formats stay where the cut
-            begins at a block or group (rows of n:m: always), else the result is CSR.
+            COO, CSR and CSC stay what they are, a Sum part by part. Block and n:m formats stay
+            where the cut begins at a block or group (rows of n:m: always), else the result is CSR.
 
         Raises
         ------

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from sparseformats._arrays import Array, ArrayLibrary
+from sparseformats._dtypes import INT64_MAX
 from sparseformats.formats.checks import not_ascending
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "canonical_coordinates",
     "expand",
     "pointers",
+    "row_major",
 ]
 
 
@@ -49,6 +51,17 @@ def _strictly_ascending(lib: ArrayLibrary, major: Array, minor: Array) -> bool:
         return True
     later = (major[1:] > major[:-1]) | ((major[1:] == major[:-1]) & (minor[1:] > minor[:-1]))
     return not lib.any(~later)
+
+
+def row_major(lib: ArrayLibrary, row: Array, col: Array, shape: tuple[int, int]) -> Array:
+    """Stable permutation that sorts positions by row, then by column.
+
+    One key a position where it fits: sorted pieces one behind the other are then merged, not
+    sorted anew.
+    """
+    if shape[0] * shape[1] > INT64_MAX:
+        return lib.lexsort(row, col)
+    return lib.argsort(lib.astype(row, "int64") * shape[1] + lib.astype(col, "int64"))
 
 
 def _groups(lib: ArrayLibrary, *keys: Array) -> tuple[Array, Array] | None:

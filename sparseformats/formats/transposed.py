@@ -112,6 +112,10 @@ class Transposed(SparseMatrix):
         rest = {k: v for k, v in static.items() if k != "base"}
         return cls(getattr(formats, static["base"]).from_parts(buffers, rest))
 
+    def value_buffers(self) -> tuple[Array, ...]:
+        """The base's (internal)."""
+        return self.base.value_buffers()
+
     def _conj_data(self) -> Array:
         return self.base._conj_data()
 

@@ -216,9 +216,10 @@ def _refuse_foreign(name: str, members: list[str]) -> NoReturn:
 
 
 def _require_dtypes(name: str, described: Description, host: str) -> None:
-    dtype = described.buffers["data"]
-    if dtype in VALUE_DTYPES[host]:
+    wrong = [dtype for dtype in described.values if dtype not in VALUE_DTYPES[host]]
+    if not wrong:
         return
+    dtype = wrong[0]
     other = next(lib for lib in ("torch", "numpy") if dtype in VALUE_DTYPES[lib])
     raise TypeError(
         f"{name} holds {dtype} values, which {host} arrays do not have here; use "

@@ -12,6 +12,7 @@ from sparseformats.errors import InvalidTensorError
 from sparseformats.formats import SparseMatrix
 from sparseformats.formats.groups import check_pattern_numbers
 from sparseformats.formats.inputs import as_shape
+from sparseformats.formats.sum import within
 
 __all__ = ["Description", "build", "check_description"]
 
@@ -40,6 +41,14 @@ class Description(NamedTuple):
     cls: str
     static: dict[str, Any]
     buffers: dict[str, str]
+    parts: tuple[Description, ...] = ()  # of a sum, whose buffers are theirs
+
+    @property
+    def values(self) -> list[str]:
+        """Value dtypes, one for each array of values."""
+        if self.parts:
+            return [dtype for part in self.parts for dtype in part.values]
+        return [self.buffers["data"]]
 
     @property
     def holder(self) -> str:
@@ -76,13 +85,38 @@ def check_description(name: str, raw: Any, version: int) -> Description:
         if not isinstance(dtype, str):
             _damaged(name, f"{key} has dtype {dtype!r}")
     described = Description(str(cls), dict(static), dict(buffers))
+    return _checked_sum(name, described) if cls == "Sum" else _checked(name, described)
+
+
+def _checked(name: str, described: Description) -> Description:
+    cls, static, _, _ = described
     if cls == "Transposed" and static.get("base") not in _SLOTTED:
         _damaged(name, f"a transpose of {static.get('base')!r}")
     if described.holder not in _BUFFERS:
-        _damaged(name, f"unknown class {cls!r}, expected one of {', '.join(_BUFFERS)}, Transposed")
+        _damaged(
+            name, f"unknown class {cls!r}, expected one of {', '.join(_BUFFERS)}, Sum, Transposed"
+        )
     _check_static(name, described)
     _check_buffers(name, described)
     return described
+
+
+def _checked_sum(name: str, described: Description) -> Description:
+    _, static, buffers, _ = described
+    listed = static.get("parts")
+    if static.keys() != {"parts"} or not isinstance(listed, list) or not listed:
+        _damaged(name, f"a Sum is described by a list of 'parts', got {sorted(static)}")
+    parts, owned = [], 0
+    for i, part in enumerate(listed):
+        if not isinstance(part, dict):
+            _damaged(name, f"part {i} is described by a {type(part).__name__}, not an object")
+        rest = {key: value for key, value in part.items() if key != "class"}
+        own = within(i, buffers)
+        owned += len(own)
+        parts.append(_checked(name, Description(str(part.get("class")), rest, own)))
+    if owned != len(buffers):
+        _damaged(name, f"a Sum of {len(parts)} parts holds other arrays too: {sorted(buffers)}")
+    return described._replace(parts=tuple(parts))
 
 
 def _check_static(name: str, described: Description) -> None:
@@ -141,6 +175,19 @@ def build(
     InvalidTensorError
         With `check`: the arrays do not form a valid matrix.
     """
+    made = _assembled(name, described, buffers)
+    if check:
+        problems = made.problems()
+        if problems:
+            raise InvalidTensorError(f"{name}: {made!r}", problems)
+    return made
+
+
+def _assembled(name: str, described: Description, buffers: Mapping[str, Any]) -> SparseMatrix:
+    if described.parts:
+        parts = enumerate(described.parts)
+        made = tuple(_assembled(name, part, within(i, buffers)) for i, part in parts)
+        return formats.Sum.trusted(parts=made)
     holder = described.holder
     dims = {**_BUFFERS[holder], **_OPTIONAL.get(holder, {})}
     for key, x in buffers.items():
@@ -150,9 +197,4 @@ def build(
     if holder in ("BSR", "BlockedELL") and not math.prod(data[-2:]):
         _damaged(name, f"blocks must have at least one row and column, got {data[-2:]}")
     cls: type[SparseMatrix] = getattr(formats, described.cls)
-    made = cls.from_parts(buffers, described.static)
-    if check:
-        problems = made.problems()
-        if problems:
-            raise InvalidTensorError(f"{name}: {made!r}", problems)
-    return made
+    return cls.from_parts(buffers, described.static)

@@ -7,7 +7,7 @@ from typing import Final
 
 from sparseformats import _arrays
 from sparseformats.dispatch.plan_cache import CacheInfo, PlanCache, protect_fork
-from sparseformats.formats import SparseMatrix, Transposed
+from sparseformats.formats import SparseMatrix, Sum, Transposed
 
 __all__ = ["CACHE", "ENVIRONMENT", "cache_info", "clear_cache", "set_cache_limit", "source"]
 
@@ -106,8 +106,10 @@ def clear_cache(A: SparseMatrix | None = None) -> None:
     Parameters
     ----------
     A : SparseMatrix, optional
-        Forget what belongs to this one only.
+        Forget what belongs to this one only, and to its parts if it is a `Sum`.
     """
     if A is not None and not isinstance(A, SparseMatrix):
         raise TypeError(f"clear_cache takes a matrix of this library, got {type(A).__name__}")
+    for part in A.parts if isinstance(A, Sum) else ():
+        CACHE.clear(source(part))
     CACHE.clear(None if A is None else source(A))

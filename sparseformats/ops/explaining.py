@@ -9,17 +9,18 @@ from sparseformats.dispatch import Explanation
 from sparseformats.ops.layer import explain_linear
 from sparseformats.ops.product import explain as explain_matmul
 from sparseformats.ops.sampled import explain_sddmm
+from sparseformats.ops.sum_explaining import SumExplanation
 
 __all__ = ["explain"]
 
-_OPERATIONS: dict[str, Callable[..., Explanation]] = {
+_OPERATIONS: dict[str, Callable[..., Explanation | SumExplanation]] = {
     "matmul": explain_matmul,
     "linear": explain_linear,
     "sddmm": explain_sddmm,
 }
 
 
-def explain(*operands: Any, **options: Any) -> Explanation:
+def explain(*operands: Any, **options: Any) -> Explanation | SumExplanation:
     """Tell which kernel a call would run, and why not any other one.
 
     ``explain(A, X)`` is about `matmul`; ``explain(op, …)`` about ``"matmul"``, ``"linear"`` or
@@ -34,7 +35,7 @@ def explain(*operands: Any, **options: Any) -> Explanation:
     Returns
     -------
     Explanation
-        Print it, or take ``to_dict()``.
+        Print it, or take ``to_dict()``. Of a `Sum` a `SumExplanation`: one for each part.
 
     Raises
     ------

@@ -8,7 +8,7 @@ from typing import Any
 from sparseformats._arrays import Array, ArrayLibrary
 from sparseformats._dtypes import INT32_MAX, itemsize
 from sparseformats.dispatch import Query, density_bucket
-from sparseformats.formats import SparseMatrix
+from sparseformats.formats import SparseMatrix, Sum, Transposed
 from sparseformats.ops.operands import Operands
 
 __all__ = ["ALIGNMENT", "aligned", "as_precision", "layout", "matmul_query", "matrix_facts"]
@@ -65,6 +65,8 @@ def matmul_query(
 
 def matrix_facts(lib: ArrayLibrary, A: SparseMatrix) -> dict[str, Any]:
     """Facts of a matrix alone; reads shapes, never values."""
+    if isinstance(A, Sum):
+        return _facts_of_sum(lib, A)
     family, index = A.family, lib.dtype_name(A.index_dtype)
     blocked = family in ("bsr", "blocked_ell")
     device = lib.device(A.data)
@@ -84,6 +86,23 @@ def matrix_facts(lib: ArrayLibrary, A: SparseMatrix) -> dict[str, Any]:
         "library": lib.name,
         "device": device.partition(":")[0],
         "capability": lib.capability(device),
+    }
+
+
+def _facts_of_sum(lib: ArrayLibrary, A: Sum) -> dict[str, Any]:
+    bases = [part.base if isinstance(part, Transposed) else part for part in A.parts]
+    parts = [matrix_facts(lib, base) for base in bases]
+    counts = [part["nnz"] for part in parts]
+    return {
+        **parts[0],
+        "pattern": None,
+        "blocksize": None,
+        "nnz": None if None in counts else sum(counts),
+        "nnzb": None,
+        "nbytes": A.nbytes,
+        "density": None,
+        "index_dtype": None,
+        "fits_int32": all(part["fits_int32"] for part in parts),
     }
 
 

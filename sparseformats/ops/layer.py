@@ -11,10 +11,14 @@ from typing import Any
 from sparseformats import dispatch
 from sparseformats._arrays import Array
 from sparseformats.dispatch import Explanation
+from sparseformats.formats import Sum
 from sparseformats.ops.compiling import DYNAMO, entry, modules, opaque, watched
-from sparseformats.ops.layer_call import read_layer
+from sparseformats.ops.layer_call import LayerCall, read_layer
 from sparseformats.ops.layer_plans import find, prepare, run, way_of
 from sparseformats.ops.operands import check_out, separate
+from sparseformats.ops.sum_explaining import SumExplanation
+from sparseformats.ops.sum_layer import explain_layer_of_sum, layer_of_sum
+from sparseformats.ops.sums import working
 
 __all__ = ["explain_linear", "linear"]
 
@@ -69,7 +73,8 @@ def linear(
     -----
     The dtype is that of ``X @ W.T + bias``. Bias and activation are computed in the dtype that
     sums are kept in. On a CPU float16 and bfloat16 are rounded once, at the end; elsewhere, where
-    no kernel fuses, and in fp8, the product is rounded as well.
+    no kernel fuses, and in fp8, the product is rounded as well. A `Sum` is never fused: its parts'
+    products are added, then bias and activation follow, and all is rounded once.
 
     Examples
     --------
@@ -107,8 +112,19 @@ def _anew(
         check_out(call.o, out)
         separate(call.o.lib, call.o.x, out, call.W.buffers().values())
     with call.o.lib.on(call.W.device):
+        if isinstance(call.W, Sum):
+            return _by_parts(call, X, bias, out, options)
         light = prepare(call, X, bias, out, key if call.W is W else None)
         return run(light, X, bias, out)
+
+
+def _by_parts(call: LayerCall, X: Any, bias: Any, out: Any, options: tuple[Any, ...]) -> Array:
+    """A layer of a `Sum`, or of its only part that stores anything, which may be fused."""
+    assert isinstance(call.W, Sum)
+    met = working(call.W)
+    if len(met) > 1:
+        return layer_of_sum(call, out)
+    return _anew(X, met[0], bias, call.activation, out, options, None)
 
 
 def explain_linear(
@@ -120,7 +136,7 @@ def explain_linear(
     kernel: str | None = None,
     precision: str | None = None,
     assume_finite: bool = False,
-) -> Explanation:
+) -> Explanation | SumExplanation:
     """Tell which kernel `linear` would run for these arguments, and why not any other one.
 
     Parameters
@@ -128,6 +144,12 @@ def explain_linear(
     X, W, bias, activation, kernel, precision, assume_finite
         As in `linear`.
     """
-    options = {"kernel": kernel, "precision": precision, "assume_finite": assume_finite}
+    options: dict[str, Any] = {"kernel": kernel, "precision": precision}
+    options["assume_finite"] = assume_finite
     call = read_layer(X, W, bias, activation, options)
+    if isinstance(call.W, Sum):
+        met = working(call.W)
+        if len(met) > 1:
+            return explain_layer_of_sum(call)
+        return explain_linear(X, met[0], bias, activation=activation, **options)
     return dispatch.explain(way_of(call, None).query, kernel)

@@ -25,7 +25,7 @@ from sparseformats.ops.facts import ALIGNMENT, as_precision, matmul_query
 from sparseformats.ops.layer_call import LayerCall, product_dtype, widened
 from sparseformats.ops.light import bound, whereabouts
 from sparseformats.ops.operands import Operands, guard, read
-from sparseformats.ops.product import packed_for
+from sparseformats.ops.preparing import packed_for
 
 __all__ = ["LayerLight", "Way", "find", "prepare", "run", "way_of"]
 

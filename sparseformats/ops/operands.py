@@ -20,7 +20,7 @@ from sparseformats.formats import SparseMatrix
 from sparseformats.ops.scalars import result_dtype
 
 __all__ = ["Operands", "as_sparse", "check_out", "is_foreign", "read"]
-__all__ += ["guard", "refuse_stand_in", "same_place", "separate"]
+__all__ += ["check_target", "guard", "refuse_stand_in", "same_place", "separate"]
 
 _SHARED = "out shares memory with the sparse matrix, whose values never change"
 _NOWHERE = (1 << 62, -(1 << 62))  # of an empty array: meets nothing
@@ -219,7 +219,14 @@ def _result_shape(a: tuple[int, int], x: tuple[int, ...], left: bool) -> tuple[i
 
 
 def check_out(o: Operands, out: Any) -> None:
-    """Refuse an `out` that cannot take the result.
+    """Refuse an `out` that cannot take the result; see `check_target`."""
+    check_target(o.lib, o.matrix.device, o.shape, o.dtype, out)
+
+
+def check_target(
+    lib: ArrayLibrary, device: str, expected: tuple[int, ...], dtype: str, out: Any
+) -> None:
+    """Refuse an `out` that cannot take a result of this place, shape and dtype.
 
     Raises
     ------
@@ -230,18 +237,15 @@ def check_out(o: Operands, out: Any) -> None:
     DeviceMismatchError
         It lies on another device.
     """
-    lib = o.lib
     if not _arrays.is_array(out) or _arrays.of(out) is not lib:
         raise TypeError(f"out must be a {lib.name} array, got {type(out).__name__}")
-    if lib.device(out) != o.matrix.device:
-        raise DeviceMismatchError(
-            f"out is on {lib.device(out)!r}, the operands are on {o.matrix.device!r}"
-        )
+    if lib.device(out) != device:
+        raise DeviceMismatchError(f"out is on {lib.device(out)!r}, the operands are on {device!r}")
     shape = tuple(int(s) for s in out.shape)
-    if shape != o.shape:
-        raise ValueError(f"out must have shape {o.shape}, got {shape}")
-    if lib.dtype_name(out) != o.dtype or lib.native(out).dtype != out.dtype:
-        raise ValueError(f"out must have dtype {o.dtype}, got {out.dtype}")
+    if shape != expected:
+        raise ValueError(f"out must have shape {expected}, got {shape}")
+    if lib.dtype_name(out) != dtype or lib.native(out).dtype != out.dtype:
+        raise ValueError(f"out must have dtype {dtype}, got {out.dtype}")
     if not lib.is_writeable(out):
         raise ValueError("out is read-only")
     if lib.requires_grad(out):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from threading import Lock
 from typing import Any, NoReturn, final
 
-from sparseformats import _arrays, dispatch
+from sparseformats import _arrays
 from sparseformats._arrays import Array
+from sparseformats._dtypes import accumulator
 from sparseformats.dispatch import Explanation, Query, Selection
 from sparseformats.dispatch.plan_cache import PLANS, Packed
 from sparseformats.formats import SparseMatrix
@@ -15,11 +17,11 @@ from sparseformats.ops.cache import source
 from sparseformats.ops.compiling import DYNAMO, entry, modules, opaque, watched
 from sparseformats.ops.facts import layout, matmul_query
 from sparseformats.ops.light import Light, execute, is_apart, pack, refuse_capture, whereabouts
-from sparseformats.ops.operands import Operands, as_sparse, check_out, read
-from sparseformats.ops.product import packed_for, query_of, scalars_of
-from sparseformats.ops.scalars import Scalar, as_scalar
+from sparseformats.ops.operands import Operands, check_out, read
+from sparseformats.ops.preparing import packed_for
+from sparseformats.ops.scalars import Scalar
 
-__all__ = ["Plan", "plan"]
+__all__ = ["Plan"]
 
 
 @final
@@ -111,6 +113,10 @@ class Plan:
         """
         if DYNAMO in modules and watched():
             return opaque(Plan.__call__)(self, X, out=out)
+        return execute(self._light(X, out), X, out, self._alpha, self._beta)
+
+    def _light(self, X: Array, out: Array | None) -> Light:
+        """The light plan of operands of these facts, found or made."""
         values, lib = self._values, self._lib
         if values.is_current is not None and not values.is_current():
             values = self._replace(_Values(values.matrix()), values)
@@ -123,7 +129,7 @@ class Plan:
         if light is None:
             with lib.on(self._device):
                 light = self._admit(values, X, out)
-        return execute(light, X, out, self._alpha, self._beta)
+        return light
 
     def update(self, values: Array) -> None:
         """Put new values on the same pattern; later calls use them.
@@ -144,6 +150,10 @@ class Plan:
         TypeError, DeviceMismatchError
             An array of another library; on another device.
         """
+        self._replace(self._other(values))
+
+    def _other(self, values: Array) -> _Values:
+        """New values on the same pattern, checked."""
         refuse_capture(self._lib, self._device, apart=self._apart)  # checks read the values
         old = self._values.matrix()
         matrix = old.with_data(values)
@@ -151,7 +161,7 @@ class Plan:
             raise ValueError(
                 f"update: this plan is for values of {old.dtype_name}, got {matrix.dtype_name}"
             )
-        self._replace(_Values(matrix))
+        return _Values(matrix)
 
     def __repr__(self) -> str:
         return f"<Plan {self.kernel}, {self.query.describe()}>"
@@ -185,6 +195,7 @@ class Plan:
         matrix = values.matrix()
         self._check(matrix, X)
         o = read(X, matrix) if self._left else read(matrix, X)
+        o = replace(o, dtype=accumulator(o.dtype)) if self.query.wide else o
         query = self._query(o, out)
         refuse_capture(o.lib, self._device, apart=self._apart)  # to bind may compile or allocate
         place = whereabouts(o.lib, self._device) if self._apart else ()
@@ -234,6 +245,7 @@ class Plan:
             beta_zero=planned.beta_zero,
             precision=planned.precision,
             assume_finite=planned.assume_finite,
+            wide=planned.wide,
         )
         reasons = self._selection.record.reasons(query)
         if reasons:
@@ -242,81 +254,3 @@ class Plan:
                 + "; ".join(map(str, reasons))
             )
         return query
-
-
-@entry
-def plan(
-    A: Any,
-    X: Any,
-    *,
-    alpha: Any = 1,
-    beta: Any = 0,
-    out: Any = None,
-    kernel: str | None = None,
-    precision: str | None = None,
-    assume_finite: bool = False,
-) -> Plan:
-    """Prepare a product: choose the kernel and pack the matrix now, multiply later.
-
-    Computes nothing. `matmul` keeps plans of its own, so a repeated ``A @ X`` is nearly as quick;
-    a `Plan` is for calls that must not look anything up, may outlive `A`, change values by
-    `Plan.update`, or are to be recorded into a CUDA graph.
-
-    Parameters
-    ----------
-    A, X : SparseMatrix or array
-        One is sparse, the other an example of the dense operand: its facts count, its values do
-        not. As in `matmul`.
-    alpha, beta, kernel, precision, assume_finite
-        As in `matmul`, for all calls of the plan. Where torch's own switch decides the precision,
-        it is read now.
-    out : array, optional
-        An example of the result's array. Calls may give `out` without it; what is prepared here
-        is not prepared at the first call.
-
-    Returns
-    -------
-    Plan
-        Call it: ``plan(X, out=Y)``.
-
-    Raises
-    ------
-    TypeError, ValueError, DeviceMismatchError, NoKernelError, NotImplementedError
-        As `matmul` does. Two sparse operands are a TypeError.
-    RuntimeError
-        A CUDA graph is being recorded: plans are prepared before.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import sparseformats as sf
-    >>> A, x, y = sf.eye(3), np.ones(3), np.empty(3)
-    >>> p = sf.plan(A, x)
-    >>> p(x, out=y)
-    array([1., 1., 1.])
-    >>> p.update(np.array([1.0, 2.0, 3.0]))
-    >>> p(x)
-    array([1., 2., 3.])
-    """
-    if DYNAMO in modules and watched():
-        names: dict[str, Any] = {
-            "kernel": kernel,
-            "precision": precision,
-            "assume_finite": assume_finite,
-        }
-        return opaque(plan)(A, X, alpha=alpha, beta=beta, out=out, **names)
-    first, second = as_sparse(A), as_sparse(X)
-    if isinstance(first, SparseMatrix) and isinstance(second, SparseMatrix):
-        raise TypeError("plan takes one sparse and one dense operand, got two sparse ones")
-    o = read(first, second)
-    given = out
-    if out is None and as_scalar(beta, "beta", o.dtype) != 0:
-        given = o.lib.empty(o.shape, o.dtype, o.matrix.device)  # calls will bring theirs
-    scalars = scalars_of(o, alpha, beta, given)
-    query = query_of(o, out, *scalars, (precision, assume_finite, kernel))
-    selection = dispatch.select(query, kernel)
-    owner, x = (second, first) if o.left else (first, second)
-    made = Plan(o, owner, tuple(int(size) for size in x.shape), scalars, query, selection)
-    with o.lib.on(o.matrix.device):
-        made._prepare(o, owner, x, out)
-    return made

@@ -12,36 +12,22 @@ import numpy as np
 
 from sparseformats import _arrays, dispatch
 from sparseformats._arrays import Array
-from sparseformats.dispatch import REGISTRY, Explanation, Query, Selection, forcing
-from sparseformats.dispatch.plan_cache import Entry, Packed
-from sparseformats.formats import SparseMatrix, Transposed
+from sparseformats.dispatch import REGISTRY, Explanation, forcing
+from sparseformats.dispatch.plan_cache import Entry
+from sparseformats.formats import SparseMatrix, Sum, Transposed
+from sparseformats.ops import sums
 from sparseformats.ops.cache import CACHE, source
 from sparseformats.ops.compiling import DYNAMO, entry, modules, opaque, watched
-from sparseformats.ops.facts import as_precision, matmul_query
-from sparseformats.ops.light import (
-    Light,
-    execute,
-    is_apart,
-    pack,
-    refuse_capture,
-    whereabouts,
-)
-from sparseformats.ops.operands import (
-    Operands,
-    as_sparse,
-    check_out,
-    is_foreign,
-    read,
-    separate,
-)
+from sparseformats.ops.light import Light, execute, pack, whereabouts
+from sparseformats.ops.operands import as_sparse, is_foreign, read, separate
+from sparseformats.ops.preparing import DEFAULTS, Options, judged, packed_for, query_of, scalars_of
 from sparseformats.ops.scalars import Scalar, as_scalar
 from sparseformats.ops.sparse_product import explain_sparse, sparse_product
+from sparseformats.ops.sum_explaining import SumExplanation, explain_parts
 
-__all__ = ["explain", "matmul", "matmul_operator", "packed_for", "query_of", "scalars_of"]
+__all__ = ["explain", "lights", "matmul", "matmul_operator"]
 
 _NUMBERS = (int, float, complex, bool)
-_Options = tuple[str | None, bool, str | None]  # precision, assume_finite, kernel
-_DEFAULTS: _Options = (None, False, None)
 _Key = tuple[Any, ...]
 
 
@@ -102,8 +88,9 @@ def matmul(
     -----
     The result's dtype is that of the library's promotion; int8 and int16 products are int32, uint8
     and uint16 uint32 (torch: int64), mixed signs int64. Half types are summed in float32 and
-    rounded once. Wider integers wrap. Only stored elements of COO, CSR and CSC meet the operand;
-    within a stored block of BSR and Blocked-ELL zeros do too (0 x inf = NaN), padding never does.
+    rounded once (a `Sum` may be rounded more often, as its page in the reference tells). Wider
+    integers wrap. Only stored elements of COO, CSR and CSC meet the operand; within a stored block
+    of BSR and Blocked-ELL zeros do too (0 x inf = NaN), padding never does.
 
     Examples
     --------
@@ -124,12 +111,14 @@ def matmul(
         alpha = alpha.item()
     if isinstance(beta, np.generic):
         beta = beta.item()
-    options = (precision, assume_finite, kernel)
+    options = DEFAULTS
+    if precision is not None or assume_finite or kernel is not None:
+        options = Options(precision, assume_finite, kernel)
     key = None
     if type(alpha) in _NUMBERS and type(beta) in _NUMBERS:
         key, light = _find(A, X, out, alpha == 1, beta == 0, options)
         if light is not None:
-            return _again(light, A, X, alpha, beta, out)
+            return _again(light, A, X, alpha, beta, out, options)
     return _anew(A, X, alpha, beta, out, options, key)
 
 
@@ -143,7 +132,7 @@ def explain(
     kernel: str | None = None,
     precision: str | None = None,
     assume_finite: bool = False,
-) -> Explanation:
+) -> Explanation | SumExplanation:
     """Tell which kernel `matmul` would run for these arguments, and why not any other one.
 
     Computes nothing and loads no kernel; refuses the same arguments as `matmul`.
@@ -156,14 +145,16 @@ def explain(
     Returns
     -------
     Explanation
-        Print it.
+        Print it. Of a `Sum` a `SumExplanation`: one of each part, and how the parts are added.
     """
     a, b = as_sparse(A), as_sparse(X)
     if isinstance(a, SparseMatrix) and isinstance(b, SparseMatrix):
         return explain_sparse(a, b, alpha, beta, out, kernel)
     o = read(a, b)
     factor, summand = scalars_of(o, alpha, beta, out)
-    options = (precision, assume_finite, kernel)
+    options = Options(precision, assume_finite, kernel)
+    if isinstance(o.matrix, Sum):
+        return explain_parts(o, out, factor, summand, options)
     return dispatch.explain(query_of(o, out, factor, summand, options), kernel)
 
 
@@ -172,17 +163,19 @@ def matmul_operator(a: Any, b: Any) -> Any:
     """``a @ b``; NotImplemented where an operand is of a type that we know nothing of."""
     if DYNAMO in modules and watched():
         return opaque(matmul_operator)(a, b)
-    key, light = _find(a, b, None, True, True, _DEFAULTS)
+    key, light = _find(a, b, None, True, True, DEFAULTS)
     if light is not None:
-        return execute(light, a if isinstance(b, SparseMatrix) else b, None, 1, 0)
+        if type(light) is Light:
+            return execute(light, a if isinstance(b, SparseMatrix) else b, None, 1, 0)
+        return _again(light, a, b, 1, 0, None, DEFAULTS)
     if is_foreign(a) or is_foreign(b):
         return NotImplemented
-    return _anew(a, b, 1, 0, None, _DEFAULTS, key)
+    return _anew(a, b, 1, 0, None, DEFAULTS, key)
 
 
 def _find(
-    a: Any, b: Any, out: Any, alpha_one: bool, beta_zero: bool, options: _Options
-) -> tuple[_Key | None, Light | None]:
+    a: Any, b: Any, out: Any, alpha_one: bool, beta_zero: bool, options: Options
+) -> tuple[_Key | None, Light | sums.Parted | None]:
     """The key of a call, None where its facts are not known, and the plan found under it."""
     left = not isinstance(a, SparseMatrix)
     matrix, x = (b, a) if left else (a, b)
@@ -211,83 +204,87 @@ def _own(key: _Key, entry: Entry, matrix: SparseMatrix) -> _Key:
     return (*key, *whereabouts(matrix.lib, entry.place)) if entry.apart else key
 
 
-def _again(light: Light, a: Any, b: Any, alpha: Any, beta: Any, out: Any) -> Any:
+def _again(
+    light: Light | sums.Parted, a: Any, b: Any, alpha: Any, beta: Any, out: Any, options: Options
+) -> Any:
     """Run a plan that was found."""
-    x = b if isinstance(a, SparseMatrix) else a
+    matrix, x = (a, b) if isinstance(a, SparseMatrix) else (b, a)
     if alpha != 1 or type(alpha) is complex:
         alpha = as_scalar(alpha, "alpha", light.dtype)
     if beta != 0 or type(beta) is complex:
         beta = as_scalar(beta, "beta", light.dtype)
-    return execute(light, x, out, alpha, beta)
+    if type(light) is Light:
+        return execute(light, x, out, alpha, beta)
+    assert isinstance(light, sums.Parted)
+    assert isinstance(matrix, Sum)
+    return light.run(matrix, x, out, alpha, beta, lights(options, left=matrix is not a))
 
 
 def _anew(
-    a: Any, b: Any, alpha: Any, beta: Any, out: Any, options: _Options, key: _Key | None
+    a: Any, b: Any, alpha: Any, beta: Any, out: Any, options: Options, key: _Key | None
 ) -> Any:
     """Understand the call, choose a kernel, prepare, remember, run."""
     first, second = as_sparse(a), as_sparse(b)
     if isinstance(first, SparseMatrix) and isinstance(second, SparseMatrix):
-        return sparse_product(first, second, alpha, beta, out, options[2])
-    o = read(first, second)
+        return sparse_product(first, second, alpha, beta, out, options.kernel)
+    matrix, x = (first, second) if isinstance(first, SparseMatrix) else (second, first)
+    kept = matrix is a or matrix is b  # else made from another library's matrix for this call only
+    if isinstance(matrix, Sum):
+        return _by_parts(first, second, alpha, beta, out, options, key)
+    light, factor, summand = _prepared(first, second, alpha, beta, out, options, key, kept)
+    return execute(light, x, out, factor, summand)
+
+
+def _prepared(
+    a: Any, b: Any, alpha: Any, beta: Any, out: Any, options: Options, key: _Key | None, kept: bool
+) -> tuple[Light, Scalar, Scalar]:
+    """A new light plan, remembered under `key` where it is `kept`, and the scalars."""
+    o = read(a, b)
     factor, summand = scalars_of(o, alpha, beta, out)
-    owner, x = (second, first) if o.left else (first, second)
+    owner, x = (b, a) if o.left else (a, b)
     if out is not None:  # before anything is prepared
         separate(o.lib, x, out, o.matrix.buffers().values())
     with o.lib.on(o.matrix.device):
-        query = query_of(o, out, factor, summand, options)
-        selection = dispatch.select(query, options[2])
-        if owner is (b if o.left else a):
-            entry, packed = packed_for(o, source(owner), query, selection)
-            light = Light(o, x, out, query, selection, packed)
-            if key is not None:
-                CACHE.remember(entry, _own(key, entry, o.matrix), light)
-        else:  # made from another library's matrix for this call only
-            light = Light(o, x, out, query, selection, pack(o, query, selection))
-        return execute(light, x, out, factor, summand)
+        o, query = judged(o, out, factor, summand, options)
+        selection = dispatch.select(query, options.kernel)
+        if not kept:
+            packed = pack(o, query, selection)
+            return Light(o, x, out, query, selection, packed), factor, summand
+        entry, packed = packed_for(o, source(owner), query, selection)
+        light = Light(o, x, out, query, selection, packed)
+        if key is not None:
+            CACHE.remember(entry, _own(key, entry, o.matrix), light)
+    return light, factor, summand
 
 
-def packed_for(
-    o: Operands, owner: SparseMatrix, query: Query, selection: Selection
-) -> tuple[Entry, Packed]:
-    """What is kept for `owner`, and the state that serves this call, packed if there is none."""
-    lib, device = o.lib, o.matrix.device
-    refuse_capture(lib, device, apart=is_apart(selection))
-    entry = CACHE.entry(owner, device, lib.watch(owner.buffers().values()))
-    target = selection.target
-    layout = getattr(target, "layout", None)
-    key: _Key = (
-        *(id(target), query.format, query.transposed, query.x_dtype, query.out_dtype),
-        None if layout is None else layout(query),
-    )
-    if is_apart(selection):
-        entry.apart = True
-        key = (*key, *whereabouts(lib, device))
-    packed = entry.packed.get(key)
-    if packed is None:
-        packed = CACHE.keep(entry, key, pack(o, query, selection))
-    return entry, packed
+def _by_parts(
+    a: Any, b: Any, alpha: Any, beta: Any, out: Any, options: Options, key: _Key | None
+) -> Any:
+    """A product of a `Sum`, made of those of its parts."""
+    o = read(a, b)
+    factor, summand = scalars_of(o, alpha, beta, out)
+    matrix, x = (b, a) if o.left else (a, b)
+    made = sums.Parted(o, x, out)
+    y = made.run(matrix, x, out, factor, summand, lights(options, left=o.left))
+    if key is not None:
+        entry = CACHE.entry(matrix, o.matrix.device, o.lib.watch(matrix.buffers().values()))
+        made.packed = CACHE.keep(entry, sums.Parted, made.packed)
+        CACHE.remember(entry, key, made)
+    return y
 
 
-def scalars_of(o: Operands, alpha: Any, beta: Any, out: Any) -> tuple[Scalar, Scalar]:
-    """`alpha` and `beta` for the result's dtype, with `out` checked."""
-    factor, summand = as_scalar(alpha, "alpha", o.dtype), as_scalar(beta, "beta", o.dtype)
-    if out is not None:
-        check_out(o, out)
-    elif summand != 0:
-        raise ValueError(f"beta={beta!r} needs out=, the array that it scales")
-    return factor, summand
+def lights(options: Options, *, left: bool = False) -> sums.LightOf:
+    """What finds or prepares the light plans of a sum's parts."""
+    wider = options._replace(unrounded=True)
 
+    def light_of(
+        part: SparseMatrix, x: Array, out: Array | None, alpha: Scalar, beta: Scalar, wide: bool
+    ) -> Light:
+        a, b = (x, part) if left else (part, x)
+        asked = wider if wide else options
+        key, light = _find(a, b, out, alpha == 1, beta == 0, asked)
+        if type(light) is Light:
+            return light
+        return _prepared(a, b, alpha, beta, out, asked, key, kept=True)[0]
 
-def query_of(
-    o: Operands, out: Array | None, alpha: Scalar, beta: Scalar, options: _Options
-) -> Query:
-    """The facts of a call from which a kernel is chosen."""
-    precision, assume_finite, _ = options
-    return matmul_query(
-        o,
-        out,
-        alpha_one=alpha == 1,
-        beta_zero=beta == 0,
-        precision=as_precision(precision, o.lib, o.x, o.dtype),
-        assume_finite=bool(assume_finite),
-    )
+    return light_of

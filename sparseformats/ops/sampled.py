@@ -13,7 +13,7 @@ from sparseformats._arrays import Array, ArrayLibrary, placed
 from sparseformats._dtypes import VALUE_DTYPES
 from sparseformats.dispatch import Explanation, Query
 from sparseformats.errors import DeviceMismatchError
-from sparseformats.formats import SparseMatrix, Transposed
+from sparseformats.formats import SparseMatrix, Sum, Transposed
 from sparseformats.formats.slots import marks
 from sparseformats.ops.compiling import DYNAMO, entry, modules, opaque, watched
 from sparseformats.ops.facts import aligned, as_precision, layout, matrix_facts
@@ -83,8 +83,8 @@ def sddmm(
     Returns
     -------
     SparseMatrix
-        Of the pattern's format, shape and stored elements: one that is computed as zero stays
-        stored. Its dtype is that of ``X @ Y``, as `matmul` has it.
+        Of the pattern's format (a `Sum` part by part), shape and stored elements: one that is
+        computed as zero stays stored. Its dtype is that of ``X @ Y``, as `matmul` has it.
 
     Raises
     ------
@@ -116,6 +116,9 @@ def sddmm(
     """
     if DYNAMO in modules and watched():
         return opaque(sddmm)(pattern, X, Y, alpha=alpha, kernel=kernel, precision=precision)
+    if isinstance(pattern, Sum):
+        options: dict[str, Any] = {"alpha": alpha, "kernel": kernel, "precision": precision}
+        return Sum.trusted(parts=tuple(sddmm(part, X, Y, **options) for part in pattern.parts))
     call = _read(pattern, X, Y, alpha)
     A = call.pattern
     found = _like(A, _run(call, A, kernel, precision))
@@ -140,6 +143,11 @@ def explain_sddmm(
     pattern, X, Y, alpha, kernel, precision
         As in `sddmm`.
     """
+    if isinstance(pattern, Sum):
+        raise TypeError(
+            "explain('sddmm') tells about one kernel, and each part of a Sum gets its own: ask for "
+            "each of S.parts"
+        )
     call = _read(pattern, X, Y, alpha)
     return dispatch.explain(_query(call, call.pattern, precision), kernel)
 

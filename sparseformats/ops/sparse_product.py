@@ -53,7 +53,7 @@ def _query(A: SparseMatrix, B: SparseMatrix, alpha: Any, beta: Any, out: Any) ->
         raise ValueError("a product of two sparse matrices takes no alpha, beta or out")
     if A.shape[1] != B.shape[0]:
         raise ValueError(f"matmul: shapes {A.shape} and {B.shape} do not match")
-    same_place(A, B.data)
+    same_place(A, B.value_buffers()[0])
     base = A.T if A.family == "transposed" else A
     lib = A.lib
     return Query(

@@ -235,6 +235,12 @@ def _nm(A: Any) -> Slots:
     return _collect(A, parts, grouped=True)
 
 
+def _sum(A: Any) -> Slots:
+    parts = [slots(part) for part in A.parts]
+    marks = [(s.row, s.col, s.values, s.stored) for s in parts]
+    return _collect(A, marks, grouped=any(s.grouped for s in parts))
+
+
 def _transposed(A: Any) -> Slots:
     return slots(A.base).transposed()
 
@@ -246,5 +252,6 @@ _DECODERS: dict[str, Callable[[Any], Slots]] = {
     "bsr": _bsr,
     "blocked_ell": _blocked_ell,
     "n:m": _nm,
+    "sum": _sum,
     "transposed": _transposed,
 }

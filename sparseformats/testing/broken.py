@@ -69,7 +69,7 @@ def broken_inputs(format: str, rule: str | None = None) -> Any:
     Parameters
     ----------
     format : str
-        ``"coo"``, ``"csr"``, ``"csc"``, ``"bsr"``, ``"blocked_ell"`` or ``"n:m"``.
+        ``"coo"``, ``"csr"``, ``"csc"``, ``"bsr"``, ``"blocked_ell"``, ``"n:m"`` or ``"sum"``.
     rule : str, optional
         One of ``RULES[format]``; None: any. What follows a colon names a variant.
 
@@ -256,6 +256,34 @@ def _side_shape(A: Any, f: Fields) -> Fields | None:
     return {**f, "side": wrong}
 
 
+def _with_part(other: Callable[[Any], Any]) -> Mutation:
+    """Mutation that adds a part made of the last one."""
+
+    def mutate(A: Any, f: Fields) -> Fields | None:
+        return {"parts": (*f["parts"], other(f["parts"][-1]))}
+
+    return mutate
+
+
+def _empty(part: Any, shape: Any = None, dtype: Any = None) -> Any:
+    rows = np.zeros(0, int)
+    return formats.COO(np.zeros(0, dtype or part.dtype), rows, rows, shape or part.shape)
+
+
+def _stored_twice(A: Any, f: Fields) -> Fields | None:
+    full = [part for part in f["parts"] if part.nnz]
+    return {"parts": (*f["parts"], full[0].to("csc"))} if full else None
+
+
+def _zero_twice(A: Any, f: Fields) -> Fields | None:
+    """A stored zero where another part stores an element."""
+    full = [part.to("coo") for part in f["parts"] if part.nnz]
+    if not full:
+        return None
+    zero = np.zeros(1, A.dtype), full[0].row[-1:], full[0].col[-1:]
+    return {"parts": (*f["parts"], formats.COO(*zero, A.shape))}
+
+
 _COMPRESSED: dict[str, Mutation] = {
     "length": _shorter("indptr"),
     "length:data": _shorter("indices"),
@@ -296,6 +324,15 @@ _MUTATIONS: dict[str, dict[str, Mutation]] = {
         "side-value": _side_value,
         "side-slot": _side_twice,
         "side-shape": _side_shape,
+    },
+    "sum": {
+        "part": lambda A, f: {"parts": ()},
+        "shape": _with_part(lambda part: _empty(part, shape=(2, 3))),
+        "dtype": _with_part(
+            lambda part: _empty(part, dtype="int8" if part.dtype_name != "int8" else "bool")
+        ),
+        "disjoint": _stored_twice,
+        "disjoint:zero": _zero_twice,
     },
 }
 

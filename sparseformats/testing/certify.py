@@ -10,12 +10,13 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from sparseformats import dispatch, reference
+from sparseformats._dtypes import accumulator
 from sparseformats.dispatch import KernelRecord
 from sparseformats.errors import NoKernelError
 from sparseformats.testing import laws
 from sparseformats.testing._memory import unchanged
 from sparseformats.testing.operands import LAYOUTS, dense_operands
-from sparseformats.testing.products import check_product
+from sparseformats.testing.products import check_product, rounded_here
 from sparseformats.testing.strategies import FORMATS, blocksizes, matrices
 
 __all__ = ["Certificate", "certify_format", "certify_kernel"]
@@ -61,7 +62,8 @@ def certify_kernel(
     """Compare a kernel with the reference on drawn matrices, operands, layouts and scalars.
 
     Every result must be within the error bound of the record's tolerance, and the kernel that ran
-    must be the one under test. Calls that it refuses, giving reasons, are counted.
+    must be the one under test. One that says it can (`KernelRecord.wide`) must also leave half
+    types in float32. Calls that it refuses, giving reasons, are counted.
 
     Parameters
     ----------
@@ -149,10 +151,13 @@ def _certify_product(
         alpha, beta = (1, 0) if A.dtype_name == "bool" or out is None else scalars
         if A.dtype_name.startswith("u"):
             alpha = abs(alpha)
+        unrounded = record.wide and bool(data.draw(st.booleans(), label="left unrounded"))
         with dispatch.tracing() as trace:
             try:
                 options: Any = {"left": left, "out": out, "kernel": record.name}
                 options |= {"assume_finite": finite, "precision": precision}
+                if unrounded and _is_half(A) and A.format != "sum":
+                    options["matmul"] = rounded_here
                 check_product(A, X, alpha=alpha, beta=beta, bound=bound, **options)
             except NoKernelError as refusal:
                 _count_refusal(certificate, record, refusal)
@@ -162,6 +167,10 @@ def _certify_product(
 
     outs, scalars = st.sampled_from(_OUT), st.sampled_from(_SCALARS)
     _run(given(drawn, st.data(), st.booleans(), outs, scalars)(law), examples)
+
+
+def _is_half(A: Any) -> bool:
+    return bool(accumulator(A.dtype_name) != A.dtype_name)
 
 
 def needed_precision(record: KernelRecord) -> str | None:

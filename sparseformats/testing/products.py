@@ -14,7 +14,7 @@ from sparseformats.testing._memory import unchanged
 from sparseformats.testing.bounds import assert_close
 from sparseformats.testing.operands import backed
 
-__all__ = ["check_product"]
+__all__ = ["check_product", "rounded_here"]
 
 
 def check_product(
@@ -95,3 +95,37 @@ def _beside(A: Any, memory: Any, before: Any, layout: str | None) -> tuple[Any, 
     marks = A.lib.to_numpy(backed(inside, layout, A.lib, A.device, guard=False)[0])
     guard = ~marks
     return guard, A.lib.to_numpy(memory)[guard].tobytes()
+
+
+def rounded_here(
+    A: Any,
+    X: Any,
+    *,
+    alpha: Any,
+    beta: Any,
+    out: Any,
+    kernel: str | None = None,
+    precision: str | None = None,
+    assume_finite: bool = False,
+) -> Any:
+    """`matmul` by a kernel that leaves half types in float32, and one rounding behind it.
+
+    Raises
+    ------
+    AssertionError
+        The result is in another dtype than that of its sums.
+    """
+    from sparseformats.ops import sums
+    from sparseformats.ops.light import execute
+    from sparseformats.ops.operands import read
+    from sparseformats.ops.preparing import Options
+    from sparseformats.ops.product import lights
+
+    o = read(A, X)
+    matrix, x = (X, A) if o.left else (A, X)
+    options = Options(precision, assume_finite, kernel)
+    light = lights(options, left=o.left)(matrix, x, None, alpha, 0, True)
+    y, wide = execute(light, x, None, alpha, 0), _dtypes.accumulator(o.dtype)
+    if o.lib.dtype_name(y) != wide:
+        raise AssertionError(f"{light.kernel} gave {o.lib.dtype_name(y)}, was to leave {wide}")
+    return sums.delivered(o.lib, y, out, beta, o.dtype)

@@ -13,7 +13,7 @@ from sparseformats import _arrays, _dtypes, reference
 from sparseformats.reference import Content
 from sparseformats.testing._values import Host, host_dtype
 
-__all__ = ["Choices", "Meaning", "RawInput"]
+__all__ = ["Choices", "Meaning", "Place", "RawInput"]
 
 Place = tuple[int, int]
 
@@ -89,6 +89,8 @@ class RawInput:
                 value = lib.from_numpy(value.copy(), device)
             elif isinstance(value, RawInput):
                 value = value.build(library, device)
+            elif isinstance(value, list):  # the parts of a sum
+                value = [part.build(library, device) for part in value]
             given[name] = value
         return given
 

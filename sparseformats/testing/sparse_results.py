@@ -86,7 +86,9 @@ def check_sparse_product(A: Any, B: Any, *, bound: Any = None, **options: Any) -
     shape = (A.shape[0], B.shape[1])
     if (C.format, C.shape, C.device) != ("csr", shape, A.device):
         raise AssertionError(f"expected CSR of shape {shape} on {A.device}, got {C!r}")
-    places, product = reference.sparse_matmul(A, B, reference.product_dtype(A, B.data))
+    places, product = reference.sparse_matmul(
+        A, B, reference.product_dtype(A, B.value_buffers()[0])
+    )
     _judge(C, places, product, bound)
 
 

@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 from sparseformats import _dtypes
 from sparseformats.testing._raw_plain import draw_coo, draw_csc, draw_csr
 from sparseformats.testing._raw_slots import draw_blocked_ell, draw_bsr, draw_nm
+from sparseformats.testing._raw_sum import draw_sum
 from sparseformats.testing._values import Draw
 from sparseformats.testing.raw import Choices, RawInput
 from sparseformats.testing.strict import register_strict
 
 __all__ = ["FORMATS", "blocksizes", "matrices", "raw_inputs", "shapes"]
 
-FORMATS = ("coo", "csr", "csc", "bsr", "blocked_ell", "n:m")
+FORMATS = ("coo", "csr", "csc", "bsr", "blocked_ell", "n:m", "sum")
 """Families that `matrices` draws; ``"bsr.T"``, ``"blocked_ell.T"`` and ``"n:m.T"`` work too."""
 
 _TRANSPOSED = ("bsr.T", "blocked_ell.T", "n:m.T")
@@ -34,6 +35,7 @@ _DRAW: dict[str, Callable[[Draw, Choices], RawInput]] = {
     "bsr": draw_bsr,
     "blocked_ell": draw_blocked_ell,
     "n:m": draw_nm,
+    "sum": draw_sum,
 }
 
 
@@ -77,8 +79,9 @@ def matrices(
     Parameters
     ----------
     format : str or sequence of str, optional
-        ``"coo"``, ``"csr"``, ``"csc"``, ``"bsr"``, ``"blocked_ell"``, ``"n:m"`` (any n and m) or
-        one pattern such as ``"2:4"``; with ``".T"`` the transposed of one with slots. None: any.
+        ``"coo"``, ``"csr"``, ``"csc"``, ``"bsr"``, ``"blocked_ell"``, ``"sum"``, ``"n:m"`` (any
+        n and m) or one pattern such as ``"2:4"``; with ``".T"`` the transposed of one with slots.
+        None: any.
     dtypes, index_dtypes : str, sequence of str or strategy, optional
         Names of value and index types; by default all that the library has.
     library, device : str

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 import sparseformats as sf
 from sparseformats import reference
@@ -209,7 +209,7 @@ RIGHT = slicing._select_columns
 def test_planted(planted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slicing, "_select_columns", planted)
 
-    @PLANTED
+    @settings(PLANTED, max_examples=1000)  # one case in a hundred has what shows it
     @given(cases("numpy"))
     def law(case: Any) -> None:
         moved(case[0][case[1], case[2]], *taken(*case))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sparseformats import BSR, COO, CSC, CSR, NM, BlockedELL, _arrays
+from sparseformats import BSR, COO, CSC, CSR, NM, BlockedELL, Sum, _arrays
 
 LIBRARIES = ("numpy", "torch", "array_api_strict")
 
@@ -108,6 +108,14 @@ def nm(library: str, stored: str = "nonzero", aside: bool = True) -> NM:
     return NM(put(library, data), put(library, indices), (3, 7), stored=mark, side=side)
 
 
+def in_parts(library: str, stored: str = "nonzero", index: str = "int32") -> Sum:
+    """3 x 7: `nm` and, between its elements, a row-wise rest and a lone coordinate."""
+    indices, indptr = np.array([2, 4, 0, 6], index), np.array([0, 2, 4, 4], index)
+    rest = CSR(*(put(library, x) for x in (values(4), indices, indptr)), (3, 7))
+    lone = COO(*(put(library, x) for x in (values(3)[2:], np.array([2]), np.array([3]))), (3, 7))
+    return Sum([nm(library, stored), rest, lone])
+
+
 def dense(library: str) -> Any:
     """5 x 7 dense array of special values, row- and column-wise ragged for most blocks."""
     full = np.resize(values(8), (5, 7)).copy()
@@ -121,4 +129,6 @@ def sources(library: str) -> list[Any]:
     for stored in ("nonzero", "all", "mask"):
         made += [bsr(library, stored), blocked_ell(library, stored), nm(library, stored)]
     made += [m.T for m in made[3:]]
-    return [*made, csr(library, "int64"), bsr(library, "mask", "int64"), nm(library, aside=False)]
+    made += [csr(library, "int64"), bsr(library, "mask", "int64"), nm(library, aside=False)]
+    made += [in_parts(library), in_parts(library, "mask", "int64")]
+    return [*made, made[-1].T]

@@ -66,7 +66,7 @@ def test_a_step_tells_its_edge_the_key() -> None:
 
 
 def test_names() -> None:
-    assert formats() == ("csr", "coo", "csc", "bsr", "blocked_ell", "n:m")
+    assert formats() == ("csr", "coo", "csc", "bsr", "blocked_ell", "n:m", "sum")
     assert [mirrored_name(n) for n in ("csr", "bsr", "bsr.T", "dense", "coo")] == [
         "csc",
         "bsr.T",

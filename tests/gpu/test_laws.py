@@ -12,7 +12,7 @@ from sparseformats.testing import matrices, raw_inputs
 
 LIBRARIES = ("torch", "cupy")
 STEPS = st.one_of(
-    st.sampled_from(["coo", "csr", "csc", "2:4", "1:2"]),
+    st.sampled_from(["coo", "csr", "csc", "2:4", "1:2", "sum"]),
     st.tuples(st.just("bsr"), st.fixed_dictionaries({"blocksize": testing.blocksizes()})),
     st.tuples(st.just("blocked_ell"), st.fixed_dictionaries({"blocksize": st.integers(1, 4)})),
 )

@@ -58,6 +58,7 @@ BOOL = sf.CSR([True], [0], [0, 1], (1, 1))
 BSR = sf.BSR([[[1.0, 0.0]]], [0], [0, 1], (1, 2), stored="all")
 SIDE = sf.COO([0.0], [0], [3], (1, 4), index_dtype="int32")
 NM = sf.NM([[[1.0, 0.0]]], [[[0, 1]]], (1, 4), side=SIDE)
+SUM = sf.Sum([NM, sf.CSR([2.0], [2], [0, 1], (1, 4))])
 
 
 def put(*path: str, value: Any) -> Callable[[dict[str, Any]], None]:
@@ -103,6 +104,16 @@ DESCRIPTIONS = [
     (NM, put("buffers", "indices", value="int32"), "indices has dtype 'int32'"),
     (NM, put("buffers", "side_data", value="float32"), "side_data has dtype 'float32'"),
     (CSR, put("buffers", "data", value="float32"), "expected float32"),
+    (SUM, put("static", "parts", value=None), "a Sum is described by a list of 'parts', got"),
+    (SUM, put("static", "parts", value=[]), "a list of 'parts'"),
+    (SUM, put("static", "shape", value=[1, 4]), r"got \['parts', 'shape'\]"),
+    (SUM, put("static", "parts", value=[{}, 3]), "unknown class 'None'"),
+    (SUM, put("static", "parts", value=[3]), "part 0 is described by a int"),
+    (SUM, put("static", "parts", value=[{"class": "Sum", "parts": []}]), "unknown class 'Sum'"),
+    (SUM, put("static", "parts", value=SUM.static()["parts"][:1]), "holds other arrays too"),
+    (SUM, put("buffers", "part1_indptr", value=None), "a CSR holds"),
+    (SUM, put("buffers", "data", value="float64"), "holds other arrays too"),
+    (SUM, put("buffers", "part1_data", value="object"), "data has dtype 'object'"),
 ]
 
 
@@ -227,3 +238,25 @@ def test_a_packing_that_is_never_written(method: int) -> None:
             packed.writestr(name, archive.read(name))
     with pytest.raises(ValueError, match=f"method {method}"):
         loaded(out.getvalue())
+
+
+def test_parts_that_are_no_sum_together() -> None:
+    twice = tampered(SUM, members={"part1_indices.npy": np.array([0])})
+    with pytest.raises(InvalidTensorError, match=r"disjoint at \(0, 0\)"):
+        loaded(twice)
+    assert loaded(twice, check=False).nnz == 3
+    wide = tampered(
+        SUM,
+        lambda d: d["buffers"].update(part1_data="float32"),
+        {"part1_data.npy": np.ones(1, np.float32)},
+    )
+    with pytest.raises(InvalidTensorError, match=r"dtype at parts\[1\]"):
+        loaded(wide)
+
+
+def test_a_sum_whose_dtype_the_library_lacks() -> None:
+    torch = pytest.importorskip("torch")
+    eighth = sf.split(torch.ones(2, 4).to(torch.float8_e5m2), "2:4")
+    with pytest.raises(TypeError, match=r"float8_e5m2.*library='torch'"):
+        loaded(saved(eighth))
+    check_same_buffers(eighth, loaded(saved(eighth), library="torch"))

@@ -10,7 +10,7 @@ import pytest
 import sparseformats as sf
 from sparseformats._arrays import NumPyLibrary, TorchLibrary
 from sparseformats.dispatch.plan_cache import PlanCache
-from sparseformats.ops import layer, light, product
+from sparseformats.ops import layer, light, preparing, product
 from tests.ops import test_layer_plans
 from tests.plans import test_cache, test_values, test_warm
 
@@ -87,11 +87,11 @@ def holds_the_matrix(patch: pytest.MonkeyPatch) -> None:
         packed.kernel = (packed.kernel, o.matrix)
         return packed
 
-    patch.setattr(product, "pack", pack)
+    patch.setattr(preparing, "pack", pack)
 
 
 def shares_workspaces(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(product, "is_apart", lambda selection: False)
+    patch.setattr(preparing, "is_apart", lambda selection: False)
 
 
 def layers_forget(position: int) -> Plant:

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import Phase, settings
 
-from sparseformats import dispatch, testing
+from sparseformats import dispatch, reference, testing
 from sparseformats.convert.csr_csc import csr_to_csc
 from sparseformats.dispatch import EXACT, KernelRecord
 from sparseformats.formats import CSC, CSR
-from sparseformats.testing import certify
+from sparseformats.testing import certify, certify_kernel
 
 
 @pytest.fixture
@@ -85,3 +85,41 @@ def test_refusals_of_a_conversion_are_counted() -> None:
     certificate = testing.certify_kernel(record("honest", checks=(some,)), examples=60)
     assert certificate.refusals["shape"] > 0
     assert certificate.runs
+
+
+class ClaimsToBeWide:
+    """A sound kernel that always rounds, whatever it was asked for."""
+
+    def pack(self, A: Any, query: Any) -> Any:
+        slots = reference.slots(A)
+        slots = slots.transposed() if query.transposed else slots
+        return A.lib, slots, A.lib.result_dtype(query.a_dtype, query.x_dtype)
+
+    def run(self, state: Any, x: Any, out: Any, alpha: Any, beta: Any) -> Any:
+        _, slots, dtype = state
+        y = reference.multiply(slots, x, dtype, alpha, beta, out).rounded()
+        if out is None:
+            return y
+        out[...] = y
+        return out
+
+
+claims_to_be_wide = ClaimsToBeWide()
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_kernel_that_rounds_what_it_should_leave(wide: bool) -> None:
+    record = KernelRecord(
+        "claims",
+        "matmul",
+        ("csr",),
+        f"{__name__}:claims_to_be_wide",
+        cost=lambda query: 1e9,
+        wide=wide,
+    )
+    drawn: Any = {"dtypes": "float16", "values": "moderate", "examples": 30}
+    if not wide:
+        assert certify_kernel(record, **drawn).runs
+        return
+    with pytest.raises(AssertionError, match="claims gave float16, was to leave float32"):
+        certify_kernel(record, **drawn)

@@ -121,6 +121,7 @@ _MATMUL = (
         f"{_HERE}.csr:CSRProduct",
         requires=(_BASE,),
         checks=(*_COMMON, _RESULTS, same_bits),
+        wide=True,
         cost=costs.csr,
         # A call that asks for the same bits on every run gets the algorithms that give them.
         deterministic=True,

@@ -12,7 +12,7 @@ __all__ = ["instead_of", "only_blocks_choose", "ragged", "without_spare_room"]
 
 def instead_of(A: SparseMatrix) -> str:
     """What to write where a library has no form of A's format."""
-    return 'A.to("csr")' if ":" in A.format else 'A.to("bsr") or A.to("csr")'
+    return 'A.to("csr")' if ":" in A.format or A.format == "sum" else 'A.to("bsr") or A.to("csr")'
 
 
 def only_blocks_choose(what: str, stored: Any) -> None:

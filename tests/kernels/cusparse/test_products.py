@@ -71,6 +71,20 @@ def test_every_format_through_rows(format: str, dtype: str, library: Fake) -> No
     assert library.named("cusparseSpMV")
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("beta", [0, 1])
+def test_sums_of_half_types_are_left_unrounded(beta: int, dtype: str, library: Fake) -> None:
+    A = matrix("csr", (14, 11), "torch", dtype)
+    for n in (1, 5):
+        X = operand(11, n, dtype)
+        facts = {"out_dtype": "float32", "wide": True, "beta_zero": beta == 0}
+        state, query = packed(CSRProduct, A, X, **facts)
+        out = torch.ones(14, n) if beta else None
+        y = CSRProduct.bind(state, query)(X, out, 1, beta)
+        wide = A.astype("float32"), X.to(torch.float32)
+        assert_close(y, *wide, beta=beta, out=torch.ones(14, n) if beta else None)
+
+
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("n", [1, 2, 7])
 @pytest.mark.parametrize("out_layout", [None, *(x for x in LAYOUTS if x != "broadcast")])
