@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.ampere import async_copy
 
 from sparseformats_kernels.triton.activations import activate
 
@@ -27,6 +28,7 @@ _WORDS = gl.constexpr(TILE_WORDS)
 _EMPTY = gl.constexpr(0x44444444)  # positions 0 and 1 in each group, which are legal ones
 # These were renamed between the oldest and the newest release that we serve.
 barrier = getattr(gl, "barrier", None) or gl.thread_barrier
+copy_in = getattr(async_copy, "async_load", None) or async_copy.async_copy_global_to_shared
 
 
 @gluon.constexpr_function
@@ -112,24 +114,50 @@ def _pick(x, I: gl.constexpr, COUNT: gl.constexpr, layout: gl.constexpr):
 
 
 @gluon.jit
-def _weights(base, tile, end, TILES, MT: gl.constexpr, KS: gl.constexpr, L3: gl.constexpr):
-    """Values of a step, (threads, MT * KS * 2, 4), and positions, (threads, MT * KS, 4)."""
+def _position(x, I: gl.constexpr, COUNT: gl.constexpr, layout: gl.constexpr):
+    """Column `I` of (threads, COUNT), once for each of the four registers of an instruction."""
+    if COUNT == 1:
+        found = gl.convert_layout(x.broadcast_to([x.shape[0], 4]), layout, assert_trivial=True)
+    else:
+        HALF: gl.constexpr = COUNT // 2
+        low, high = gl.split(x.reshape([x.shape[0], 2, HALF]).permute((0, 2, 1)))
+        if I < HALF:
+            found = _position(low, I, HALF, layout)
+        else:
+            found = _position(high, I - HALF, HALF, layout)
+    return found
+
+
+@gluon.jit
+def _bring(
+    values,
+    positions,
+    base,
+    tile,
+    end,
+    TILES,
+    MT: gl.constexpr,
+    KS: gl.constexpr,
+    L2: gl.constexpr,
+    L3: gl.constexpr,
+):
+    """Start copies of a step's weights into shared memory, each thread's into words of its own."""
     THREADS: gl.constexpr = tile.shape[0]
-    COUNT: gl.constexpr = MT * KS * 2
     thread: gl.constexpr = gl.SliceLayout(1, gl.SliceLayout(2, L3))
     piece: gl.constexpr = gl.SliceLayout(0, gl.SliceLayout(2, L3))
     word: gl.constexpr = gl.SliceLayout(0, gl.SliceLayout(1, L3))
     lane = gl.arange(0, THREADS, thread)[:, None, None] % 32
-    r = gl.arange(0, COUNT, piece)[None, :, None]
+    r = gl.arange(0, MT * KS * 2, piece)[None, :, None]
     i = gl.arange(0, 4, word)[None, None, :]
     here = gl.convert_layout(tile, thread)[:, None, None] + (r // 2) % KS
     at = ((r // (2 * KS)) * TILES + here) * _WORDS + (r % 2) * 128 + lane * 4 + i
-    values = gl.load(base + at, mask=here < end, other=0, eviction_policy="evict_first")
-    q = gl.arange(0, MT * KS, piece)[None, :, None]
-    there = gl.convert_layout(tile, thread)[:, None, None] + q % KS
-    place = ((q // KS) * TILES + there) * _WORDS + 256 + lane
-    found = gl.load(base + place, mask=there < end, other=_EMPTY, eviction_policy="evict_first")
-    return values, found.broadcast_to([THREADS, MT * KS, 4])
+    copy_in(values, base + at, mask=here < end)
+    q = gl.arange(0, MT * KS, gl.SliceLayout(0, L2))[None, :]
+    lane2 = gl.arange(0, THREADS, gl.SliceLayout(1, L2))[:, None] % 32
+    here2 = gl.convert_layout(tile, gl.SliceLayout(1, L2))[:, None] + q % KS
+    place = ((q // KS) * TILES + here2) * _WORDS + 256 + lane2
+    copy_in(positions, base + place, mask=here2 < end)
+    async_copy.commit_group()
 
 
 @gluon.jit
@@ -220,7 +248,7 @@ def _step(
         made = ()
         for mt in gl.static_range(MT):
             a = _pick(values, (mt * KS + step // 2) * 2 + step % 2, MT * KS * 2, layout)
-            e = _pick(positions, mt * KS + step // 2, MT * KS, layout)
+            e = _position(positions, mt * KS + step // 2, MT * KS, layout)
             for nt in gl.static_range(NT):
                 b = _pick(operand, step * NT + nt, KS * 2 * NT, layout)
                 c = _tile_mma(a, e, b, sums[mt * NT + nt], KIND, step % 2, SPARSE)
@@ -280,6 +308,7 @@ def multiply(
     MT: gl.constexpr,
     NT: gl.constexpr,
     KS: gl.constexpr,
+    STAGES: gl.constexpr,
     SPLIT: gl.constexpr,
     SPARSE: gl.constexpr,
     KIND: gl.constexpr,
@@ -299,6 +328,7 @@ def multiply(
     """
     THREADS: gl.constexpr = num_warps * 32
     flat: gl.constexpr = gl.BlockedLayout([1, 4], [32, 1], [num_warps, 1], [1, 0])
+    L2: gl.constexpr = gl.BlockedLayout([1, 1], [32, 1], [num_warps, 1], [1, 0])
     L3: gl.constexpr = gl.BlockedLayout([1, 1, 4], [32, 1, 1], [num_warps, 1, 1], [2, 1, 0])
     L4: gl.constexpr = gl.BlockedLayout(
         [1, 1, 1, NT], [32, 1, 1, 1], [num_warps, 1, 1, 1], [3, 2, 1, 0]
@@ -315,23 +345,34 @@ def multiply(
         sums = sums + (gl.zeros([THREADS, 4], gl.float32, flat),)
     JUMP: gl.constexpr = KS * num_warps
 
-    values, positions = _weights(base, tile, end, TILES, MT, KS, L3)
-    b = _operand(
-        *(x, x_row, x_column, tile, end, n0, K, N), *(KS, NT, SPARSE, K_FAST, VECTOR, L3, L4)
-    )
-    for _ in range(0, STEPS, 2):
-        tile += JUMP
-        values2, positions2 = _weights(base, tile, end, TILES, MT, KS, L3)
-        b2 = _operand(
-            *(x, x_row, x_column, tile, end, n0, K, N), *(KS, NT, SPARSE, K_FAST, VECTOR, L3, L4)
+    # Neighbouring threads' words lie side by side, so that each access is without conflicts.
+    of_values: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [2, 0, 1])
+    of_positions: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0, 1])
+    values = gl.allocate_shared_memory(gl.int32, [STAGES, THREADS, MT * KS * 2, 4], of_values)
+    positions = gl.allocate_shared_memory(gl.int32, [STAGES, THREADS, MT * KS], of_positions)
+    for stage in gl.static_range(STAGES - 1):
+        _bring(
+            *(values.index(stage), positions.index(stage), base, tile + stage * JUMP, end, TILES),
+            *(MT, KS, L2, L3),
         )
-        sums = _step(values, positions, b, sums, MT, KS, NT, KIND, SPARSE, VECTOR and SPARSE, flat)
-        tile += JUMP
-        values, positions = _weights(base, tile, end, TILES, MT, KS, L3)
+    for step in range(0, STEPS):
+        ahead = (step + STAGES - 1) % STAGES
+        _bring(
+            *(values.index(ahead), positions.index(ahead), base, tile + (STAGES - 1) * JUMP, end),
+            *(TILES, MT, KS, L2, L3),
+        )
         b = _operand(
             *(x, x_row, x_column, tile, end, n0, K, N), *(KS, NT, SPARSE, K_FAST, VECTOR, L3, L4)
         )
-        sums = _step(values2, positions2, b2, sums, MT, KS, NT, KIND, SPARSE, VECTOR and SPARSE, flat)
+        async_copy.wait_group(STAGES - 1)
+        v = values.index(step % STAGES).load(L3)
+        e = positions.index(step % STAGES).load(L2)
+        q = gl.arange(0, MT * KS, gl.SliceLayout(0, L2))[None, :]
+        there = gl.convert_layout(tile, gl.SliceLayout(1, L2))[:, None] + q % KS
+        e = gl.where(there < end, e, _EMPTY)
+        sums = _step(v, e, b, sums, MT, KS, NT, KIND, SPARSE, VECTOR and SPARSE, flat)
+        tile += JUMP
+    async_copy.wait_group(0)
 
     # One row of shared memory a warp; then every thread adds its elements over the warps.
     COUNT: gl.constexpr = MT * NT * 128
