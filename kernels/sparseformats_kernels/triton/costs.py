@@ -10,7 +10,7 @@ from sparseformats._dtypes import itemsize
 from sparseformats.dispatch.query import Query
 from sparseformats_kernels.triton import configs
 
-__all__ = ["blocks", "shared", "tiles"]
+__all__ = ["blocks", "groups", "shared", "tiles"]
 
 LAUNCH = 6.0  # us
 TILE = 0.3  # us of starting and writing a tile that nothing else hides
@@ -18,6 +18,8 @@ PROCESSORS = 132
 L2 = 9.0e6  # bytes/us, tiles brought by the copy engine
 L2_GATHER = 3.1e6  # bytes/us, gathered rows
 L2_SHARED = {16: 7.4e6, 32: 8.0e6}  # bytes/us by rows of a block, tiles that block rows share
+MEMORY = 3.6e6  # bytes/us of weights that are read once
+TENSOR_WARP = 3.3e8  # multiplications and additions/us, half types, by instructions of one warp
 TENSOR = 6.6e8  # multiplications and additions/us, half types
 TENSOR_TF32, SIMD = 1.5e8, 3.0e7  # float32
 
@@ -80,3 +82,14 @@ def tiles(query: Query) -> float:
     half = query.a_dtype in ("float16", "bfloat16")
     flops = TENSOR if half else SIMD if query.precision is None else TENSOR_TF32
     return _time(query, config.BM, config.BN, flops / 2.3, L2_GATHER) + 4.0
+
+
+def groups(query: Query) -> float:
+    """The kernel of 2:4 matrices for few columns: every 16 or 32 rows read the operand again."""
+    config = configs.grouped(query, PROCESSORS)
+    columns = -(-max(query.n * query.batch, 1) // config.BN)
+    weights = query.m * query.k * 9 / 8
+    again = -(-query.m // config.BM) * query.k * config.BN * columns * 2
+    compute = 2 * query.m * query.k * columns * config.BN / 2 / TENSOR_WARP
+    moved = max(weights / MEMORY, (weights * columns + again) / (L2 / 1.5))
+    return LAUNCH + max(moved, compute) + (2.0 if config.G > 1 else 0.0)

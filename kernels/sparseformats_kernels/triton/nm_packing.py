@@ -19,14 +19,16 @@ from __future__ import annotations
 
 from sparseformats._arrays import Array, ArrayLibrary
 from sparseformats.formats import NM
-from sparseformats_kernels.triton.nm_fragments import TILE_WORDS
 
-__all__ = ["ROWS", "packed"]
+__all__ = ["COLUMNS", "ROWS", "packed"]
 
 ROWS = 64
 """Rows to a multiple of which a packed matrix is padded."""
 
-_COLUMNS, _HIGH, _GROUPS = 64, 16, 16  # of a tile
+COLUMNS = 64
+"""Columns of a tile."""
+
+_HIGH, _GROUPS = 16, 16  # rows and groups of a tile
 _VALUE_WORDS = 256
 
 # The axes of the nibbles and values of tiles are (tiles down, row bit 3, row bits 0-2, tiles
@@ -52,7 +54,7 @@ def packed(A: NM, sparse: bool) -> Array:
     (tiles down, tiles across, 288) int32 array
     """
     lib, xp = A.lib, A.lib.xp
-    down, across = -(-A.shape[0] // ROWS) * (ROWS // _HIGH), -(-A.shape[1] // _COLUMNS)
+    down, across = -(-A.shape[0] // ROWS) * (ROWS // _HIGH), -(-A.shape[1] // COLUMNS)
     halves = _tiled(lib, lib.bits(lib.native(A.data)), 0, (down, across))
     order = _SPARSE_VALUES if sparse else _DENSE_VALUES
     halves = lib.contiguous(xp.permute_dims(halves, (*order, 8)))
@@ -90,8 +92,3 @@ def _joined(lib: ArrayLibrary, parts: Array, bits: int) -> Array:
     for i in range(1, 32 // bits):
         found = found | lib.astype(parts[..., i], "int32") << bits * i
     return found
-
-
-def tile_words() -> int:
-    """Words of a tile, as the kernel counts them."""
-    return TILE_WORDS

@@ -6,10 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 from sparseformats.dispatch.query import Query
-from sparseformats_kernels.triton import configs
+from sparseformats_kernels.triton import configs, nm_variants
 from sparseformats_kernels.triton.launch import Specimen
 from sparseformats_kernels.triton.shared_variants import fitted, specimen_of_shared
-from sparseformats_kernels.triton.spmm_tiles import Strides, specimen_of as specimen_of_tiles
+from sparseformats_kernels.triton.spmm_tiles import (
+    Strides,
+    like_of,
+    specimen_of as specimen_of_tiles,
+)
 from sparseformats_kernels.triton.variants import specimen_of
 
 __all__ = ["specimens"]
@@ -34,6 +38,8 @@ def specimens(capability: int, *, every: bool = False) -> list[tuple[str, Specim
             found += _specialised(query, label, every)
             found += _shared(query, label) if (query.blocksize or (0, 0))[0] < 64 else []
         found += _tiles(query, label, every)
+    for query, label in _grouped_queries(capability, every):
+        found += _grouped(query, label, every)
     return found
 
 
@@ -96,4 +102,30 @@ def _tiles(query: Query, label: str, every: bool) -> list[tuple[str, Specimen]]:
         for number, config in enumerate(_configs("triton-tiles", asked, every)):
             made = specimen_of_tiles(asked, config, x, x)
             found.append((f"triton-tiles-{label}-{precision or 'ieee'}-{number}", made))
+    return found
+
+
+def _grouped_queries(capability: int, every: bool) -> list[tuple[Query, str]]:
+    made = []
+    for dtype in ("bfloat16", "float16") if every else ("bfloat16",):
+        for n in (1, 8, 16, 32, 64, 100) if every else (1, 16, 64):
+            for layout in ("C", "F", "strided") if every else ("C", "F"):
+                facts: dict[str, Any] = {"m": 4096, "k": 4096, "n": n, "pattern": (2, 4)}
+                facts |= {"a_dtype": dtype, "x_layout": layout, "out_layout": layout}
+                facts["capability"] = divmod(capability, 10)
+                made.append((Query("matmul", "n:m", **facts), f"{dtype}-{layout}-n{n}"))
+    return made
+
+
+def _grouped(query: Query, label: str, every: bool) -> list[tuple[str, Specimen]]:
+    x, y = (like_of(query.x_layout, rows, query.n, True) for rows in (query.k, query.m))
+    facts, found = nm_variants.facts_of(x, y, query.k, query.n), []
+    for number, config in enumerate(_configs("triton-nm", query, every)):
+        variants = [query]
+        if number == 0 and query.n == 16:
+            variants.append(replace(query, alpha_one=False, beta_zero=False, epilogue="bias+gelu"))
+        for asked in variants:
+            extra = "-epilogue" if asked.epilogue else ""
+            made = nm_variants.specimen_of(asked, config, facts)
+            found.append((f"triton-nm-{label}{extra}-{number}", made))
     return found

@@ -22,7 +22,7 @@ from sparseformats_kernels.triton.packing import Tiles, tiles
 from sparseformats_kernels.triton.sending import KEPT_LISTS, Sender, refuse_in_capture
 from sparseformats_kernels.triton.sizes import HOST, processors_of
 
-__all__ = ["Strides", "TritonTiles", "specimen_of"]
+__all__ = ["Strides", "TritonTiles", "like_of", "specimen_of", "strides_of"]
 
 _TYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}
 _BYTES = 16  # that an aligned address and line step are multiples of
@@ -175,8 +175,8 @@ class _Call:
         self.codes: dict[Specimen, Any] = {}
         self.lock = Lock()
         if state.device is not None and query.n and state.shape[0]:
-            like = _like(query.x_layout, state.shape[1], query.n, query.x_aligned)
-            made = _like(query.out_layout or "C", state.shape[0], query.n, query.out_aligned)
+            like = like_of(query.x_layout, state.shape[1], query.n, query.x_aligned)
+            made = like_of(query.out_layout or "C", state.shape[0], query.n, query.out_aligned)
             self.code(like, made)
             with state.device.here():
                 for n in {query.n, query.n * query.batch}:
@@ -220,7 +220,7 @@ class _Call:
     def _key(self, x: Array, out: Array | None) -> tuple[Any, ...]:
         """What tells the pieces of a batch apart."""
         arrays = (x,) if out is None else (x, out)
-        return tuple((tuple(a.shape), _strides(self.lib, a)) for a in arrays)
+        return tuple((tuple(a.shape), strides_of(self.lib, a)) for a in arrays)
 
     def _interpret(
         self, x: Array, out: Array, scalars: tuple[Any, Any], bias: Array | None
@@ -229,7 +229,7 @@ class _Call:
         if not triton.knobs.runtime.interpret:
             raise RuntimeError("Triton runs on a CPU only under its interpreter")
         state, n = self.state, int(x.shape[1])
-        steps, out_steps = _strides(self.lib, x), _strides(self.lib, out)
+        steps, out_steps = strides_of(self.lib, x), strides_of(self.lib, out)
         items = state.items(-(-n // self.config.BN))
         gather.multiply[(int(items.shape[0]),)](
             *(state.values, state.columns, items, x, steps.row, steps.column),
@@ -248,7 +248,7 @@ class _Ready:
             raise RuntimeError("kernels are launched on a device only; this state is on a CPU")
         self.device, n = state.device, int(x.shape[1])
         self.make = lib.maker((state.shape[0], n), state.dtype, state.device.place)
-        steps, out_steps = _strides(lib, x), _strides(lib, self.make() if out is None else out)
+        steps, out_steps = strides_of(lib, x), strides_of(lib, self.make() if out is None else out)
         code = call.code(steps, out_steps)
         with self.device.here():
             items = state.items(-(-n // call.config.BN))
@@ -321,7 +321,7 @@ def constants_of(query: Query, config: configs.Config, upcast: bool = False) -> 
     }
 
 
-def _strides(lib: ArrayLibrary, x: Array) -> Strides:
+def strides_of(lib: ArrayLibrary, x: Array) -> Strides:
     size = itemsize(lib.dtype_name(x))
     steps = lib.strides(x)
     row, column = steps[0] // size, steps[1] // size
@@ -332,7 +332,7 @@ def _strides(lib: ArrayLibrary, x: Array) -> Strides:
     return Strides(row, column, aligned)
 
 
-def _like(layout: str | None, rows: int, columns: int, aligned: bool | None) -> Strides:
+def like_of(layout: str | None, rows: int, columns: int, aligned: bool | None) -> Strides:
     """Strides that an operand of these facts will have."""
     row, column = (1, rows) if layout == "F" or columns == 1 else (columns, 1)
     if layout == "strided":

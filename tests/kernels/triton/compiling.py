@@ -25,6 +25,7 @@ SHARED_MEMORY = {80: 163 << 10, 90: 227 << 10, 100: 227 << 10}
 # What to look for in PTX, or with a leading "sass:" in the machine code.
 PATTERNS = {
     "mma.sync": r"\bmma\.sync\.",
+    "mma.sp": r"\bmma\.sp::ordered_metadata\.sync\.",
     "wgmma": r"\bwgmma\.mma_async\.",
     "tcgen05": r"\btcgen05\.mma\b",
     "cp.async": r"\bcp\.async\.c[ag]\.",

@@ -148,14 +148,12 @@ class Language:
 
     int32, int64, uint16, float32 = np.int32, np.int64, np.uint16, np.float32
 
-    def __init__(self, program: tuple[int, int], grid: tuple[int, int]) -> None:
-        self.program, self.grid = program, grid
+    def __init__(self, program: int) -> None:
+        self.program = program
 
     def program_id(self, axis: int) -> Tensor:
-        return Tensor(np.int32(self.program[axis]))
-
-    def num_programs(self, axis: int) -> Tensor:
-        return Tensor(np.int32(self.grid[axis]))
+        assert axis == 0
+        return Tensor(np.int32(self.program))
 
     def constexpr(self, value: Any) -> Any:
         return value
@@ -234,7 +232,9 @@ def _bound(function: Any, stand_ins: dict[str, Any], env: dict[str, Any]) -> Any
         elif type(value).__name__ in ("GluonJITFunction", "JITFunction"):
             if name not in env:
                 env[name] = None
-                env[name] = _bound(value, stand_ins, {} if value.fn.__module__ != plain.__module__ else env)
+                env[name] = _bound(
+                    value, stand_ins, {} if value.fn.__module__ != plain.__module__ else env
+                )
         elif type(value).__name__ == "ConstexprFunction":
             env[name] = value.fn
         elif type(value).__name__ == "constexpr":
@@ -243,14 +243,14 @@ def _bound(function: Any, stand_ins: dict[str, Any], env: dict[str, Any]) -> Any
     return types.FunctionType(plain.__code__, env, plain.__name__, plain.__defaults__)
 
 
-def launch(kernel: Any, grid: tuple[int, int], **arguments: Any) -> None:
+def launch(kernel: Any, programs: int, **arguments: Any) -> None:
     """Run every program of a launch; arrays of NumPy are buffers."""
     given = {
         name: Pointer(x) if isinstance(x, np.ndarray) else Tensor(np.int32(x)) if _counts(x) else x
         for name, x in arguments.items()
     }
-    for program in np.ndindex(*grid):
-        language, copies = Language(program, grid), Copies()
+    for program in range(programs):
+        language, copies = Language(program), Copies()
         stand_ins = {"gl": language, "tl": language, "async_copy": copies}
         stand_ins |= {"copy_in": copies.copy_in, "barrier": lambda: None}
         run = _bound(kernel, stand_ins, {"range": lambda *b: range(*map(int, b))})

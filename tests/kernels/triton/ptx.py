@@ -31,7 +31,9 @@ def execute(text: str, outputs: int, inputs: Sequence[Host]) -> list[Host]:
         while statement.startswith("{ ") or statement == "}":  # a scope, not a list of registers
             statement = statement[1:].strip()
         if statement and not statement.startswith(".reg"):
-            _statement(statement.rstrip("}").strip() if _closes(statement) else statement, registers)
+            _statement(
+                statement.rstrip("}").strip() if _closes(statement) else statement, registers
+            )
     return [registers[f"${i}"] for i in range(outputs)]
 
 
@@ -64,8 +66,7 @@ def _statement(statement: str, registers: dict[str, Host]) -> None:
     else:
         arguments = [value(group[0]) for group in sources]
         found = [_PLAIN[name](*arguments)]
-    for register, result in zip(target, found, strict=True):
-        registers[register] = result
+    registers |= dict(zip(target, found, strict=True))
 
 
 def _bits(x: Any) -> Host:

@@ -11,7 +11,7 @@ from sparseformats_kernels.triton import RECORDS, launch
 from sparseformats_kernels.triton.launch import Specimen, compile_for
 from sparseformats_kernels.triton.specimens import specimens
 from tests.kernels.triton.compiling import SHARED_MEMORY, Facts, facts
-from tests.kernels.triton.kinds import EVERYWHERE, GLUON
+from tests.kernels.triton.kinds import EVERYWHERE, GLUON, GROUPS
 
 CAPABILITIES = (80, 90, 100)
 BYTES = {"i32": 4, "i64": 8, "fp32": 4, "*i32": 8, "*fp16": 8, "*bf16": 8, "*fp32": 8}
@@ -57,6 +57,11 @@ def check(capability: int, label: str, specimen: Specimen, found: Facts) -> None
         assert all(found.has(name) for name in ("wgmma", "tma.load", "tma.store")), about
         return
     assert found.has("cp.async"), about
+    if label.startswith(GROUPS):
+        assert found.has("mma.sp"), about
+        assert not found.has(*TENSOR_CORES), about
+        assert found.stack == 0, about
+        return
     constants = dict(specimen.constants)
     if "float32" in label and constants["PRECISION"] == "ieee":
         assert not found.has("tf32", *TENSOR_CORES), f"not IEEE float32: {about}"
@@ -94,7 +99,7 @@ def test_every_kernel_of_the_backend_is_compiled_for_what_it_serves() -> None:
         if any(label.startswith(record.name) for label, _ in specimens(capability))
     }
     names = {record.name for record in RECORDS if record.op == "matmul"}
-    everywhere = {(EVERYWHERE, capability) for capability in CAPABILITIES}
+    everywhere = {(name, c) for c in CAPABILITIES for name in (EVERYWHERE, GROUPS)}
     assert here == everywhere | {(name, 90) for name in GLUON & names}
     assert {name for name, _ in here} == names
 
