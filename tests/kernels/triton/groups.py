@@ -29,7 +29,7 @@ def groups(
     rank = rng.random((m, -(-k // 4), 4)).argsort(axis=2)
     kept = (rank < 2) & (rng.random(rank.shape) < 2 * density)
     values = rng.integers(1, 6, rank.shape) * rng.choice((-1, 1), rank.shape) * kept
-    D = torch.from_numpy(values.reshape(m, -1)[:, :k].astype(np.float32))
+    D = torch.from_numpy(values.reshape(m, -(-k // 4) * 4)[:, :k].astype(np.float32))
     return sf.from_dense(D.to(getattr(torch, dtype)), "2:4")
 
 

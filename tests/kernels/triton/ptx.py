@@ -160,17 +160,15 @@ def _SPARSE(  # noqa: N802 - a table's entry
     columns 0-15 and of columns 16-31. The low half of a word is about row g, the high half about
     row g + 8; two bits for each value, the first ones lowest.
     """
-    compressed = _left(a, kind)
+    compressed = _left(a, kind).reshape(-1, 16, 8, 2)
     words = _bits(positions[0]).reshape(-1, 32)
-    whole = np.zeros((compressed.shape[0], 16, 32), np.float32)
-    for warp in range(compressed.shape[0]):
-        for row in range(16):
-            for group in range(8):
-                lane = 4 * (row % 8) + 2 * int(selector[0]) + group // 4
-                found = int(words[warp, lane]) >> 16 * (row // 8) + 4 * (group % 4)
-                first, second = found & 3, found >> 2 & 3
-                if first >= second:
-                    raise AssertionError(f"positions {first}, {second} do not ascend")
-                place = 4 * group + np.array([first, second])
-                whole[warp, row, place] = compressed[warp, row, 2 * group : 2 * group + 2]
+    row, group = np.arange(16)[:, None], np.arange(8)[None, :]
+    lane = 4 * (row % 8) + 2 * int(selector[0]) + group // 4
+    found = words[:, lane] >> (16 * (row // 8) + 4 * (group % 4)).astype(np.uint32)
+    place = np.stack([found & 3, found >> 2 & 3], axis=-1).astype(np.int64)
+    if (place[..., 0] >= place[..., 1]).any():
+        raise AssertionError(f"positions do not ascend: {place[place[..., 0] >= place[..., 1]][0]}")
+    whole = np.zeros((compressed.shape[0], 16, 8, 4), np.float32)
+    np.put_along_axis(whole, place, compressed, axis=-1)
+    whole = whole.reshape(-1, 16, 32)
     return _added(whole, _right(b, kind), c)

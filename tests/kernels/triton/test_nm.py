@@ -59,10 +59,10 @@ def test_every_layout(sparse: bool, layout: str) -> None:
 @BOTH
 @pytest.mark.parametrize(("bm", "bn", "bk"), [(16, 32, 128), (64, 8, 64), (32, 64, 256)])
 def test_every_shape_of_tile(sparse: bool, bm: int, bn: int, bk: int) -> None:
-    A = groups((70, 523), seed=1)
-    for warps, parts in ((1, 1), (4, 1), (2, 2)):
+    A = groups((36, 331), seed=1)
+    for warps, parts in ((4, 1), (2, 2)):
         config = Config(bm, bn, bk, parts, stages=2, warps=warps)
-        hold(A, operand((523, 70), "C"), "C", config, sparse=sparse)
+        hold(A, operand((331, 36), "C"), "C", config, sparse=sparse)
 
 
 def test_bfloat16_and_epilogues() -> None:
@@ -139,26 +139,19 @@ def test_packed_size_is_nine_sixteenths() -> None:
     assert tiles.numel() * 4 * 16 == 9 * 128 * 256 * 2
 
 
-@pytest.mark.parametrize("swapped", [(4, 6), (7, 5), (0, 3)])
+@pytest.mark.parametrize("swapped", [(4, 6), (7, 5), (1, 5)])
 def test_a_planted_order_is_rejected(
     swapped: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Positions in another order than the instruction expects."""
-    a, b = swapped
-    order = list(nm_packing._SPARSE_POSITIONS)
-    i, j = order.index(a), order.index(b)
-    if order[i] == 0:  # tiles across for tiles down: another kind of mistake
-        order = [0, 3, 6, 4, 2, 1, 7, 5] if len(order) == 8 else order
-    else:
-        order[i], order[j] = order[j], order[i]
-    monkeypatch.setattr(nm_packing, "_SPARSE_POSITIONS", tuple(order))
+    turned = dict(zip(swapped, swapped[::-1], strict=True))
+    order = tuple(turned.get(axis, axis) for axis in nm_packing._SPARSE_POSITIONS)
     A, X = groups((16, 128)), operand((128, 8), "C")
-    try:
-        with pytest.raises((AssertionError, RuntimeError)):
-            hold(A, X, "C", Config(16, 8, 64, stages=2, warps=1))
-    finally:
-        monkeypatch.undo()
-    hold(A, X, "C", Config(16, 8, 64, stages=2, warps=1))
+    config = Config(16, 8, 64, stages=2, warps=1)
+    hold(A, X, "C", config)
+    monkeypatch.setattr(nm_packing, "_SPARSE_POSITIONS", order)
+    with pytest.raises(AssertionError):
+        hold(A, X, "C", config)
 
 
 def test_the_stand_in_notices_faults() -> None:
