@@ -1,14 +1,26 @@
-"""n:m -> dense. The way back goes through CSR, where groups are counted."""
+"""Dense <-> n:m."""
 
 from __future__ import annotations
 
 from sparseformats._arrays import Array
 from sparseformats.convert.chunks import even_chunks
-from sparseformats.convert.dense_csr import empty_dense
+from sparseformats.convert.csr_nm import csr_to_nm
+from sparseformats.convert.dense_csr import dense_to_csr, empty_dense
 from sparseformats.convert.options import Options
 from sparseformats.formats import NM
 
-__all__ = ["nm_to_dense"]
+__all__ = ["dense_to_nm", "nm_to_dense"]
+
+
+def dense_to_nm(D: Array, options: Options) -> NM:
+    """Store what is not zero, or what the mask selects, by way of CSR, where groups are counted.
+
+    Raises
+    ------
+    PatternError
+        A group has more than n non-zeros.
+    """
+    return csr_to_nm(dense_to_csr(D, options), options)
 
 
 def nm_to_dense(A: NM, options: Options) -> Array:

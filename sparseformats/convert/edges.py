@@ -25,7 +25,7 @@ from sparseformats.convert.dense_csr import (
     csr_to_dense,
     dense_to_csr,
 )
-from sparseformats.convert.dense_nm import nm_to_dense
+from sparseformats.convert.dense_nm import dense_to_nm, nm_to_dense
 from sparseformats.convert.options import Options
 from sparseformats.convert.transposed import bsr_transposed_to_bsr
 
@@ -89,6 +89,7 @@ EDGES: tuple[Edge, ...] = (
     Edge("n:m", "csr", nm_to_csr, 8, "every stored element, those aside too"),
     Edge("dense", "csr", dense_to_csr, 2, _DENSE),
     Edge("dense", "bsr", dense_to_bsr, 2, _DENSE, "new"),
+    Edge("dense", "n:m", dense_to_nm, 31, f"{_DENSE}; or lie aside where no slot is left", "new"),
     Edge("coo", "dense", coo_to_dense, 4, _VALUES),
     Edge("csr", "dense", csr_to_dense, 5, _VALUES),
     Edge("csc", "dense", csc_to_dense, 5, _VALUES),

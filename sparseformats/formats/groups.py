@@ -23,6 +23,7 @@ __all__ = [
     "encode",
     "inside",
     "outside",
+    "refuse_crowded",
     "with_free",
 ]
 
@@ -137,7 +138,8 @@ def encode(
         zeros.append(made.zeros + i * count * n)
         aside.append(made.aside + part.start)
     if crowded:
-        _refuse_crowded(crowded, count, n, m)
+        first, many = crowded[0], sum(number for _, _, number in crowded)
+        refuse_crowded(*first[:2], many, count, n, m)
     marks = lib.concat(zeros) if zeros else lib.zeros(0, "int64", device)
     side = _side(lib, data, row, col, aside, shape)
     return Encoded(out, positions, marks if int(marks.shape[0]) else None, side)
@@ -213,9 +215,20 @@ def _crowded(lib: ArrayLibrary, filled: Array, first: int, n: int) -> list[tuple
     return [(first + int(lib.item(at)), int(lib.item(lib.take(filled, at))), many)]
 
 
-def _refuse_crowded(crowded: list[tuple[int, int, int]], count: int, n: int, m: int) -> NoReturn:
-    first, found, _ = crowded[0]
-    many = sum(number for _, _, number in crowded)
+def refuse_crowded(first: int, found: int, many: int, count: int, n: int, m: int) -> NoReturn:
+    """Refuse a matrix with crowded groups.
+
+    Parameters
+    ----------
+    first, found : int
+        The first crowded group, counted through rows of `count` groups, and its non-zeros.
+    many : int
+        Crowded groups in all.
+
+    Raises
+    ------
+    PatternError
+    """
     raise PatternError(
         f"{n}:{m} allows {n} non-zeros in each group of {m}; row {first // count}, group "
         f"{first % count} has {found} ({many} group{'s' * (many > 1)} violate in all); "

@@ -73,6 +73,10 @@ def _bits(x: Any) -> Any:
 def _fits(A: Any, options: Options) -> bool:
     from sparseformats.testing import holds
 
+    if not hasattr(A, "family"):
+        host = _bits(_arrays.of(A).to_numpy(A)) << 1 != 0
+        beyond = np.pad(host, ((0, 0), (0, -host.shape[1] % (options.m or 1))))
+        return int(beyond.reshape(-1, options.m or 1).sum(axis=1).max()) <= (options.n or 0)
     return holds(A, f"{options.n}:{options.m}")
 
 

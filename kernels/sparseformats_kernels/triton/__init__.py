@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
-from sparseformats.dispatch.record import KernelRecord, Query, Requirement, Tolerance, checks
+from sparseformats.dispatch.record import (
+    EXACT,
+    KernelRecord,
+    Query,
+    Requirement,
+    Tolerance,
+    checks,
+)
 from sparseformats_kernels.triton import configs, costs
 
 __all__ = ["RECORDS"]
@@ -14,6 +21,8 @@ _TRITON = Requirement("triton", "3.6")
 _TORCH = Requirement("torch", "2.11")  # Triton finds the device through it
 _BLOCKS = ("bsr", "bsr.T", "blocked_ell", "blocked_ell.T")
 _EPILOGUES = (None, "bias", *(b + a for b in ("", "bias+") for a in ("relu", "gelu", "silu")))
+_MOVED = ("bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)))
+_MOVED += ("float8_e4m3fn", "float8_e5m2", "float16", "bfloat16", "float32", "float64")
 _INT32 = 2**31 - 1
 _SIZES = (16, 32, 64)
 
@@ -147,5 +156,21 @@ RECORDS = (
         cost=costs.groups,
         doc="2:4 at few columns; compressed weights go straight into sparse tensor instructions",
         note=partial(configs.source, "triton-nm"),
+    ),
+    KernelRecord(
+        "triton-pack",
+        "convert:dense->n:m",
+        ("dense",),
+        f"{_HERE}.to_nm:dense_to_nm",
+        requires=(_TRITON, _TORCH),
+        checks=(
+            checks.device_is("cuda"),
+            checks.library_is("torch", "cupy"),
+            checks.dtype_in(*_MOVED),
+            checks.pattern_in((2, 4)),
+        ),
+        cost=costs.pack,
+        tolerance=EXACT,
+        doc="dense to 2:4 in one pass, groups counted on the way",
     ),
 )

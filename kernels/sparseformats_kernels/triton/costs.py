@@ -10,7 +10,7 @@ from sparseformats._dtypes import itemsize
 from sparseformats.dispatch.query import Query
 from sparseformats_kernels.triton import configs
 
-__all__ = ["blocks", "groups", "shared", "tiles"]
+__all__ = ["blocks", "groups", "pack", "shared", "tiles"]
 
 LAUNCH = 6.0  # us
 TILE = 0.3  # us of starting and writing a tile that nothing else hides
@@ -93,3 +93,9 @@ def groups(query: Query) -> float:
     compute = 2 * query.m * query.k * columns * config.BN / 2 / TENSOR_WARP
     moved = max(weights / MEMORY, (weights * columns + again) / (L2 / 1.5))
     return LAUNCH + max(moved, compute) + (2.0 if config.G > 1 else 0.0)
+
+
+def pack(query: Query) -> float:
+    """Dense to 2:4: everything is read once, half of it and two positions a group written."""
+    size = itemsize(query.a_dtype or "float16")
+    return 40.0 + query.m * query.k * (1.5 * size + 0.5) / 2.6e6

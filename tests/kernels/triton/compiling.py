@@ -31,6 +31,7 @@ PATTERNS = {
     "cp.async": r"\bcp\.async\.c[ag]\.",
     "tma.load": r"\bcp\.async\.bulk\.tensor\.\S*shared\S*\.global",
     "tma.store": r"\bcp\.async\.bulk\.tensor\.\S*global\S*\.shared",
+    "wide-load": r"\bld\.global\.v[24]\.b(?:32|64)\b",
     "fma": r"\bfma\.rn\.f32\b|\bfma\.rn\.f32x2\b",
     "atomic": r"\batom\.|\bred\.global",
     "wide-offset": r"\b(?:mul|mad)\.(?:wide\.s32|lo\.s64)\b|\bcvt\.s64\.s32\b",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["EVERYWHERE", "GLUON", "GROUPS"]
+__all__ = ["EVERYWHERE", "GLUON", "GROUPS", "PACK"]
 
 GLUON = {"triton-blocks", "triton-shared"}
 """Kernels that no interpreter runs: they are compiled, run on a GPU, and compared with others."""
@@ -12,3 +12,6 @@ EVERYWHERE = "triton-tiles"
 
 GROUPS = "triton-nm"
 """The kernel of 2:4 matrices: Gluon too, but its state on a CPU runs a plain twin of it."""
+
+PACK = "triton-pack"
+"""The conversion of dense arrays to 2:4."""
