@@ -223,13 +223,16 @@ class Language:
         return Tensor(made.reshape(shape))
 
 
+_JITTED = ("GluonJITFunction", "JITFunction", "InterpretedFunction")
+
+
 def _bound(function: Any, stand_ins: dict[str, Any], env: dict[str, Any]) -> Any:
     """A kernel's function, whose names mean the stand-ins."""
     plain = function.fn
     for name, value in plain.__globals__.items():
         if name in stand_ins:
             env[name] = stand_ins[name]
-        elif type(value).__name__ in ("GluonJITFunction", "JITFunction"):
+        elif type(value).__name__ in _JITTED:
             if name not in env:
                 env[name] = None
                 env[name] = _bound(
