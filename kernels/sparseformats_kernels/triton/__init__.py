@@ -1,4 +1,4 @@
-"""Kernels in Triton for CUDA devices: products of BSR and Blocked-ELL with dense arrays."""
+"""Kernels in Triton for CUDA devices: products of BSR, Blocked-ELL and 2:4 with dense arrays."""
 
 from __future__ import annotations
 
@@ -77,6 +77,13 @@ _FEW_COLUMNS = checks.Check(
     lambda query: f"{query.n:,}",
 )
 
+_ROWS_FIT = checks.Check(
+    "size",
+    "at most 2**26 rows, columns of the matrix, and columns of the operand",
+    lambda query: max(query.m, query.k, query.n * max(1, query.batch)) <= 1 << 26,
+    lambda query: f"{query.m:,} x {query.k:,} times {query.n * max(1, query.batch):,} columns",
+)
+
 _MATMUL = (
     KernelRecord(
         "triton-blocks",
@@ -148,6 +155,23 @@ _MATMUL = (
         tolerance=Tolerance(multiplies_in=None),
         doc="a few columns times blocks of any size, bound by the bytes of the stored blocks",
         note=partial(configs.source, "triton-few"),
+    ),
+    KernelRecord(
+        "triton-nm",
+        "matmul",
+        ("n:m",),
+        f"{_HERE}.spmm_nm:TritonNM",
+        requires=(_TRITON, _TORCH),
+        checks=(
+            *_COMMON,
+            checks.dtype_in("float16", "bfloat16"),
+            checks.pattern_in((2, 4)),
+            checks.capability_at_least(8),
+            _ROWS_FIT,
+        ),
+        cost=costs.groups,
+        doc="2:4 at few columns; compressed weights go straight into sparse tensor instructions",
+        note=partial(configs.source, "triton-nm"),
     ),
 )
 

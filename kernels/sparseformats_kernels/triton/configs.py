@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
+from itertools import product
 from math import log2
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ class Config:
         Rows and columns of a tile of the result, and the columns of a block multiplied at a time.
     G : int
         Blocks of a stage; slices of a row that are multiplied side by side where there are few
-        columns.
+        columns; of n:m matrices, parts of the columns that are summed apart.
     stages : int
         Depth of the pipeline of loads.
     turns : int
@@ -156,15 +157,40 @@ def few(query: Query, processors: int) -> Config:
     return Config(16, bn, bk, slices, 2, warps=slices)
 
 
-RULES = {"triton-blocks": specialised, "triton-shared": shared, "triton-tiles": gathered}
-RULES["triton-few"] = few
+def grouped(query: Query, processors: int) -> Config:
+    """Parameters of the kernel for 2:4 matrices and few columns; its warps divide the columns.
+
+    Every 16 rows read the operand again, so 32 of them at a time where that leaves a program for
+    every processor. One program with many warps fills a processor, or several with fewer do.
+    """
+    bn = next((w for w in (8, 16, 32) if query.n <= w), 64)
+    columns, tiles = -(-max(1, query.n) // bn), max(1, -(-query.k // 64))
+    enough = 0.9 * processors
+    bm = 32 if -(-query.m // 32) * columns >= enough else 16
+    programs = -(-query.m // bm) * columns
+    warps = 8 if bn == 64 or programs >= 2 * processors else 16
+    while warps > 1 and warps > tiles:
+        warps //= 2
+    parts = 1
+    while programs * parts < enough and tiles >= 4 * warps * parts:
+        parts *= 2
+    return Config(bm, bn, 64, parts, 4, warps=warps)
+
+
+RULES = {
+    "triton-blocks": specialised,
+    "triton-shared": shared,
+    "triton-tiles": gathered,
+    "triton-few": few,
+    "triton-nm": grouped,
+}
 
 
 def facts_of(query: Query) -> dict[str, Any]:
     """What tells kinds of calls apart in a table of launch parameters."""
     columns = query.x_layout == "F" or query.n == 1
     return {
-        "blocksize": list(_block(query)),
+        "blocksize": None if query.blocksize is None else list(_block(query)),
         "dtype": query.a_dtype,
         "precision": query.precision,
         "x_columns": columns,
@@ -222,6 +248,8 @@ def candidates(kernel: str, query: Query, processors: int) -> list[Config]:
     first = RULES[kernel](query, processors)
     if kernel == "triton-shared":
         return [first]
+    if kernel == "triton-nm":
+        return list(dict.fromkeys([first, *_grouped(first)]))
     if kernel == "triton-tiles":
         widths = [bn for bn in (32, 64, 128, 256) if bn <= max(64, 2 * query.n)]
         made = [replace(first, BN=bn, warps=w, stages=s) for bn in widths for w, s in _DEPTHS]
@@ -243,6 +271,17 @@ def candidates(kernel: str, query: Query, processors: int) -> list[Config]:
                 made_of = replace(parts, turns=turns, pieces=pieces, warps=warps)
                 found += [made_of.fitted()] if _is_possible(made_of) else []
     return list(dict.fromkeys(found))
+
+
+def _grouped(first: Config) -> Iterator[Config]:
+    """Heights, warps, stages and parts whose copies fit into shared memory."""
+    for bm, warps, bk, stages, parts in product(
+        (16, 32, 64), (4, 8, 16), (64, 128), (3, 4, 6, 8), (1, 2, 4)
+    ):
+        made = replace(first, BM=bm, BK=bk, G=parts, stages=stages, warps=warps)
+        used = stages * warps * (bm // 16) * (bk // 64) * 1152  # bytes of tiles under way
+        if 32 * 1024 <= used <= SHARED - RESERVED and bm * first.BN // 128 * warps <= 256:
+            yield made
 
 
 _DEPTHS = ((4, 3), (4, 4), (8, 3))  # warps and stages

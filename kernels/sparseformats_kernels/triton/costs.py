@@ -10,7 +10,7 @@ from sparseformats._dtypes import itemsize
 from sparseformats.dispatch.query import Query
 from sparseformats_kernels.triton import configs
 
-__all__ = ["blocks", "few", "sampled_blocks", "sampled_elements", "shared", "tiles"]
+__all__ = ["blocks", "few", "groups", "sampled_blocks", "sampled_elements", "shared", "tiles"]
 
 LAUNCH = 6.0  # us
 TILE = 0.3  # us of starting and writing a tile that nothing else hides
@@ -20,6 +20,7 @@ L2_GATHER = 3.1e6  # bytes/us, gathered rows
 L2_SHARED = {16: 7.4e6, 32: 8.0e6}  # bytes/us by rows of a block, tiles that block rows share
 DRAM = 3.6e6  # bytes/us, values that are read once
 L2_FEW = 4.0e6  # bytes/us, gathered rows of a few columns
+TENSOR_WARP = 3.3e8  # multiplications and additions/us, half types, by instructions of one warp
 TENSOR = 6.6e8  # multiplications and additions/us, half types
 TENSOR_TF32, SIMD = 1.5e8, 3.0e7  # float32
 
@@ -111,3 +112,14 @@ def sampled_elements(query: Query) -> float:
     """A row of X and a column of Y for each stored element."""
     size = itemsize(query.x_dtype or "float16")
     return 4 * LAUNCH + 2 * (query.nnz or 0) * max(query.n, 1) * size / L2_GATHER
+
+
+def groups(query: Query) -> float:
+    """The kernel of 2:4 matrices for few columns: every 16 or 32 rows read the operand again."""
+    config = configs.grouped(query, PROCESSORS)
+    columns = -(-max(query.n * query.batch, 1) // config.BN)
+    weights = query.m * query.k * 9 / 8
+    again = -(-query.m // config.BM) * query.k * config.BN * columns * 2
+    compute = 2 * query.m * query.k * columns * config.BN / 2 / TENSOR_WARP
+    moved = max(weights / DRAM, (weights * columns + again) / (L2 / 1.5))
+    return LAUNCH + max(moved, compute) + (2.0 if config.G > 1 else 0.0)

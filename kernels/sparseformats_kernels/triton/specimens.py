@@ -6,12 +6,18 @@ from dataclasses import replace
 from typing import Any
 
 from sparseformats.dispatch.query import Query
-from sparseformats_kernels.triton import configs
+from sparseformats_kernels.triton import configs, nm_variants
+from sparseformats_kernels.triton.convert.to_nm import specimen_of_pack
 from sparseformats_kernels.triton.launch import Specimen
 from sparseformats_kernels.triton.shared_variants import fitted, specimen_of_shared
 from sparseformats_kernels.triton.spmm_few import KERNEL as FEW
 from sparseformats_kernels.triton.spmm_tiles import KERNEL as TILES
-from sparseformats_kernels.triton.strided import Kernel, Strides, specimen_of as strided_specimen
+from sparseformats_kernels.triton.strided import (
+    Kernel,
+    Strides,
+    like_of,
+    specimen_of as strided_specimen,
+)
 from sparseformats_kernels.triton.variants import specimen_of
 
 __all__ = ["specimens"]
@@ -38,7 +44,9 @@ def specimens(capability: int, *, every: bool = False) -> list[tuple[str, Specim
         found += _strided("triton-tiles", TILES, query, label, every)
     for query, label in _few_queries(capability, every):
         found += _strided("triton-few", FEW, query, label, every)
-    return found
+    for query, label in _grouped_queries(capability, every):
+        found += _grouped(query, label, every)
+    return found + _packing(every)
 
 
 def _queries(capability: int, every: bool) -> list[tuple[Query, str]]:
@@ -110,3 +118,44 @@ def _strided(
             made = strided_specimen(kernel, asked, config, x, x)
             found.append((f"{name}-{label}-{precision or 'ieee'}-{number}", made))
     return found
+
+
+def _grouped_queries(capability: int, every: bool) -> list[tuple[Query, str]]:
+    made = []
+    for dtype in ("bfloat16", "float16") if every else ("bfloat16",):
+        for n in (1, 8, 16, 32, 64, 100) if every else (1, 16, 64):
+            for layout in ("C", "F", "strided") if every else ("C", "F"):
+                facts: dict[str, Any] = {"m": 4096, "k": 4096, "n": n, "pattern": (2, 4)}
+                facts |= {"a_dtype": dtype, "x_layout": layout, "out_layout": layout}
+                facts["capability"] = divmod(capability, 10)
+                made.append((Query("matmul", "n:m", **facts), f"{dtype}-{layout}-n{n}"))
+    return made
+
+
+def _grouped(query: Query, label: str, every: bool) -> list[tuple[str, Specimen]]:
+    x, y = (like_of(query.x_layout, rows, query.n, True) for rows in (query.k, query.m))
+    facts, found = nm_variants.facts_of(x, y, query.k, query.n), []
+    for number, config in enumerate(_configs("triton-nm", query, every)):
+        variants = [query]
+        if number == 0 and query.n == 16:
+            variants.append(replace(query, alpha_one=False, beta_zero=False, epilogue="bias+gelu"))
+        for asked in variants:
+            extra = "-epilogue" if asked.epilogue else ""
+            made = nm_variants.specimen_of(asked, config, facts)
+            found.append((f"triton-nm-{label}{extra}-{number}", made))
+    return found
+
+
+def _packing(every: bool) -> list[tuple[str, Specimen]]:
+    """Conversions of dense arrays that lie in one piece, in padded rows, and in any way."""
+    names = ("bfloat16", "float32", "int8", "float64") if every else ("bfloat16",)
+    lies = {
+        "flat": {"flat": True, "aligned": True, "by_rows": True, "whole": True},
+        "rows": {"flat": False, "aligned": True, "by_rows": True, "whole": True},
+        "any": {"flat": False, "aligned": False, "by_rows": False, "whole": False},
+    }
+    return [
+        (f"triton-pack-{name}-{label}", specimen_of_pack(name, **facts))
+        for name in names
+        for label, facts in lies.items()
+    ]

@@ -21,7 +21,7 @@ from sparseformats_kernels.triton.configs import Config
 from sparseformats_kernels.triton.launch import Launch, Specimen, compiled
 from sparseformats_kernels.triton.sending import Sender, refuse_in_capture
 
-__all__ = ["Call", "Kernel", "Packed", "Strides", "specimen_of"]
+__all__ = ["Call", "Kernel", "Packed", "Strides", "like_of", "specimen_of", "strides_of"]
 
 _TYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}
 _BYTES = 16  # that an aligned address is a multiple of
@@ -93,8 +93,8 @@ class Call:
             return
         with state.device.here():
             for n in {query.n, query.n * query.batch}:
-                like = _like(query.x_layout, state.shape[1], n, query.x_aligned)
-                made = _like(query.out_layout or "C", state.shape[0], n, query.out_aligned)
+                like = like_of(query.x_layout, state.shape[1], n, query.x_aligned)
+                made = like_of(query.out_layout or "C", state.shape[0], n, query.out_aligned)
                 self.code(like, made, n)
                 state.items(-(-n // self.config.BN))
 
@@ -136,7 +136,7 @@ class Call:
     def _key(self, x: Array, out: Array | None) -> tuple[Any, ...]:
         """What tells the pieces of a batch apart."""
         arrays = (x,) if out is None else (x, out)
-        return tuple((tuple(a.shape), _strides(self.lib, a)) for a in arrays)
+        return tuple((tuple(a.shape), strides_of(self.lib, a)) for a in arrays)
 
     def _interpret(
         self, x: Array, out: Array, scalars: tuple[Any, Any], bias: Array | None
@@ -150,7 +150,7 @@ class Call:
         given |= {"bias": out if bias is None else bias}
         given |= {"alpha": float(scalars[0]), "beta": float(scalars[1])}
         given |= _sizes(state.shape, n)
-        for name, steps in (("x", _strides(self.lib, x)), ("out", _strides(self.lib, out))):
+        for name, steps in (("x", strides_of(self.lib, x)), ("out", strides_of(self.lib, out))):
             given |= {f"{name}_row": steps.row, f"{name}_column": steps.column}
         upcast = state.dtype == "bfloat16"
         constants = _constants(self.kernel, self.query, self.config) | {"UPCAST": upcast}
@@ -168,7 +168,7 @@ class _Ready:
             raise RuntimeError("kernels are launched on a device only; this state is on a CPU")
         self.device, n = state.device, int(x.shape[1])
         self.make = lib.maker((state.shape[0], n), state.dtype, state.device.place)
-        steps, out_steps = _strides(lib, x), _strides(lib, self.make() if out is None else out)
+        steps, out_steps = strides_of(lib, x), strides_of(lib, self.make() if out is None else out)
         code = call.code(steps, out_steps, n)
         with self.device.here():
             items = state.items(-(-n // call.config.BN))
@@ -261,7 +261,7 @@ def _sizes(shape: tuple[int, int], n: int) -> dict[str, int]:
     return {"M": shape[0], "N": n, "K": shape[1]}
 
 
-def _strides(lib: ArrayLibrary, x: Array) -> Strides:
+def strides_of(lib: ArrayLibrary, x: Array) -> Strides:
     size = itemsize(lib.dtype_name(x))
     steps = lib.strides(x)
     row, column = steps[0] // size, steps[1] // size
@@ -272,7 +272,7 @@ def _strides(lib: ArrayLibrary, x: Array) -> Strides:
     return Strides(row, column, aligned)
 
 
-def _like(layout: str | None, rows: int, columns: int, aligned: bool | None) -> Strides:
+def like_of(layout: str | None, rows: int, columns: int, aligned: bool | None) -> Strides:
     """Strides that an operand of these facts will have."""
     row, column = (1, rows) if layout == "F" or columns == 1 else (columns, 1)
     if layout == "strided":

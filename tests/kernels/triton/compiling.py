@@ -25,6 +25,7 @@ SHARED_MEMORY = {80: 163 << 10, 90: 227 << 10, 100: 227 << 10}
 # What to look for in PTX, or with a leading "sass:" in the machine code.
 PATTERNS = {
     "mma.sync": r"\bmma\.sync\.",
+    "mma.sp": r"\bmma\.sp::ordered_metadata\.sync\.",
     "wgmma": r"\bwgmma\.mma_async\.",
     "tcgen05": r"\btcgen05\.mma\b",
     "cp.async": r"\bcp\.async\.c[ag]\.",
@@ -32,6 +33,7 @@ PATTERNS = {
     "narrow": r"\bld\.global\.b(?:16|8)\b|\bcp\.async\.ca\S* \[[^]]*\], \[[^]]*\], 0x4,",
     "tma.load": r"\bcp\.async\.bulk\.tensor\.\S*shared\S*\.global",
     "tma.store": r"\bcp\.async\.bulk\.tensor\.\S*global\S*\.shared",
+    "wide-load": r"\bld\.global\.v[24]\.b(?:32|64)\b",
     "fma": r"\bfma\.rn\.f32\b|\bfma\.rn\.f32x2\b",
     "atomic": r"\batom\.|\bred\.global",
     "wide-offset": r"\b(?:mul|mad)\.(?:wide\.s32|lo\.s64)\b|\bcvt\.s64\.s32\b",

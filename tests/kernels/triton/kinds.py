@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-__all__ = ["EVERYWHERE", "GLUON"]
+__all__ = ["EVERYWHERE", "GLUON", "GROUPS", "PACK"]
 
 GLUON = {"triton-blocks", "triton-shared"}
 """Kernels that no interpreter runs: they are compiled, run on a GPU, and compared with others."""
 
 EVERYWHERE = "triton-tiles"
 """The kernel in plain Triton that takes every block size, dtype and layout, from sm_80 on."""
+
+GROUPS = "triton-nm"
+"""The kernel of 2:4 matrices: Gluon too, but its state on a CPU runs a plain twin of it."""
+
+PACK = "triton-pack"
+"""The conversion of dense arrays to 2:4."""

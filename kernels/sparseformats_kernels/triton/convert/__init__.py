@@ -1,16 +1,19 @@
-"""Conversions of CUDA arrays between dense, CSR and BSR that are faster than the generic ones."""
+"""Conversions of CUDA arrays that are faster than the generic ones."""
 
 from __future__ import annotations
 
+from sparseformats._dtypes import itemsize
 from sparseformats.dispatch.record import EXACT, KernelRecord, Query, Requirement, checks
 
 __all__ = ["RECORDS"]
 
-_EDGES = "sparseformats_kernels.triton.convert.edges"
+_HERE = "sparseformats_kernels.triton.convert"
 _TRITON, _TORCH = Requirement("triton", "3.6"), Requirement("torch", "2.11")
 _INT32 = 2**31 - 1
 _MOST = 1 << 24  # entries of a table of blocks that is always made
 
+_REAL = ("bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)))
+_REAL += ("float8_e4m3fn", "float8_e5m2", "float16", "bfloat16", "float32", "float64")
 _VALUES = (
     *("bool", "int8", "uint8", "int16", "int32", "int64"),
     *("float8_e4m3fn", "float8_e5m2", "float16", "bfloat16", "float32", "float64", "complex64"),
@@ -64,12 +67,34 @@ def _cost(query: Query) -> float:
     return 60.0 + elements * 1e-6
 
 
-RECORDS = tuple(
+def _pack_cost(query: Query) -> float:
+    """Everything is read once, half of it and two positions a group written."""
+    size = itemsize(query.a_dtype or "float16")
+    return 40.0 + query.m * query.k * (1.5 * size + 0.5) / 2.6e6
+
+
+_PACK = KernelRecord(
+    "triton-pack",
+    "convert:dense->n:m",
+    ("dense",),
+    f"{_HERE}.to_nm:dense_to_nm",
+    requires=(_TRITON, _TORCH),
+    checks=(
+        checks.device_is("cuda"),
+        checks.library_is("torch", "cupy"),
+        checks.dtype_in(*_REAL),
+        checks.pattern_in((2, 4)),
+    ),
+    cost=_pack_cost,
+    tolerance=EXACT,
+    doc="dense to 2:4 in one pass, groups counted on the way",
+)
+_MOVES = tuple(
     KernelRecord(
         "triton-moves",
         f"convert:{source}->{target}",
         (source,),
-        f"{_EDGES}:{source}_to_{target}",
+        f"{_HERE}.edges:{source}_to_{target}",
         requires=(_TRITON, _TORCH),
         checks=rules,
         cost=_cost,
@@ -78,3 +103,5 @@ RECORDS = tuple(
     )
     for (source, target), rules in _STEPS.items()
 )
+
+RECORDS = (*_MOVES, _PACK)

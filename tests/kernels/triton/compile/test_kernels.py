@@ -11,10 +11,11 @@ from sparseformats_kernels.triton import RECORDS, launch
 from sparseformats_kernels.triton.launch import Specimen, compile_for
 from sparseformats_kernels.triton.specimens import specimens
 from tests.kernels.triton.compiling import SHARED_MEMORY, Facts, facts
-from tests.kernels.triton.kinds import GLUON
+from tests.kernels.triton.kinds import GLUON, GROUPS, PACK
 
 CAPABILITIES = (80, 90, 100)
 BYTES = {"i32": 4, "i64": 8, "fp32": 4, "*i32": 8, "*fp16": 8, "*bf16": 8, "*fp32": 8}
+BYTES |= dict.fromkeys(("*i8", "*i16", "*i64"), 8)
 TENSOR_CORES = ("mma.sync", "wgmma", "tcgen05")
 NEWEST = {80: "mma.sync", 90: "wgmma", 100: "tcgen05"}
 # Bytes of stack a thread: results that are scaled, added to or activated hold a few values more
@@ -49,6 +50,10 @@ def read(capability: int, specimen: Specimen) -> Facts:
 def check(capability: int, label: str, specimen: Specimen, found: Facts) -> None:
     """Hold one compiled kernel to what its label says that it is."""
     about = f"{label} on sm_{capability}: {found}"
+    if label.startswith(PACK):
+        assert found.local == found.stack == 0, about
+        assert found.has("wide-load") or "any" in label, about
+        return
     assert not found.has("atomic"), f"sums in no fixed order: {about}"
     assert found.has("wide-offset"), f"offsets of 32 bits: {about}"
     assert found.local == 0, about
@@ -57,6 +62,11 @@ def check(capability: int, label: str, specimen: Specimen, found: Facts) -> None
         assert all(found.has(name) for name in ("wgmma", "tma.load", "tma.store")), about
         return
     assert found.has("cp.async"), about
+    if label.startswith(GROUPS):
+        assert found.has("mma.sp"), about
+        assert not found.has(*TENSOR_CORES), about
+        assert found.stack == 0, about
+        return
     if "tf32" not in label:
         assert not found.has("narrow"), f"loads of single elements: {about}"
     constants = dict(specimen.constants)
@@ -76,7 +86,7 @@ def test_instructions_and_resources(capability: int, label: str, specimen: Speci
     found = read(capability, specimen)
     check(capability, label, specimen, found)
     constants = dict(specimen.constants)
-    fuses = any(constants[name] for name in ("ALPHA", "BETA", "BIAS", "ACTIVATION"))
+    fuses = any(constants.get(name) for name in ("ALPHA", "BETA", "BIAS", "ACTIVATION"))
     allowed = SPILLS["epilogue" if fuses else "plain"]
     allowed = max(allowed, TMEM_SPILLS) if found.has("tcgen05") else allowed
     assert found.stack <= allowed, f"{label} on sm_{capability} spills: {found}"
@@ -95,7 +105,7 @@ def test_every_kernel_of_the_backend_is_compiled_for_what_it_serves() -> None:
         for record in RECORDS
         if any(label.startswith(record.name) for label, _ in specimens(capability))
     }
-    names = {record.name for record in RECORDS if record.op == "matmul"}
+    names = {record.name for record in RECORDS if record.op == "matmul"} | {PACK}
     everywhere = {(name, capability) for name in names - GLUON for capability in CAPABILITIES}
     assert here == everywhere | {(name, 90) for name in GLUON & names}
     assert {name for name, _ in here} == names
