@@ -354,8 +354,19 @@ class ArrayLibrary:
             return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         return None
 
+    def is_small(self, nbytes: int, device: str) -> bool:
+        """Whether asking for free memory would cost more than an allocation that fails."""
+        return False
+
     def ensure_fits(self, nbytes: int, device: str, what: str) -> None:
-        """Refuse an output that memory cannot hold, before any of it is allocated."""
+        """Refuse an output that memory cannot hold, before any of it is allocated.
+
+        Raises
+        ------
+        MemoryError
+        """
+        if self.is_small(nbytes, device):
+            return
         free = self.free_bytes(device)
         if free is not None and nbytes > free:
             raise MemoryError(

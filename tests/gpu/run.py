@@ -2,18 +2,21 @@
 
 ``python -m tests.gpu.run --device cuda:0 --report FILE`` is ``pytest tests/gpu`` with the tests
 dealt to processes; the report is that of one run. A test that kills the device's context, or the
-process, is one failure: what is left of its process's share goes on in a new one. Further arguments
-go to pytest.
+process, is one failure: what is left of its process's share goes on in a new one. At ``--limit``
+seconds processes are ended; the test that each was at counts as one that died. Further arguments go
+to pytest.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,6 +27,7 @@ SHARE, JOURNAL = "SPARSEFORMATS_GPU_SHARE", "SPARSEFORMATS_GPU_JOURNAL"
 # Tests that take most of a device's memory stay together, in the first process.
 TOGETHER = "test_large.py"
 NO_TESTS, FINISHED = 5, (0, 1, 5)
+BROKEN_OFF = 124  # exit status, as of coreutils' timeout
 
 
 def keep_share(items: list[Any]) -> None:
@@ -97,21 +101,40 @@ def worst(statuses: Iterable[int]) -> int:
     return max((abs(status) for status in statuses if status != NO_TESTS), default=NO_TESTS)
 
 
-def run_share(name: str, folder: Path, device: str, rest: list[str]) -> tuple[int, str]:
-    """Run a share to its end, in as many processes as it takes; exit status and output."""
+def run_share(
+    name: str, folder: Path, device: str, rest: list[str], end: float = math.inf
+) -> tuple[int, str]:
+    """Run a share to its end, in as many processes as it takes; exit status and output.
+
+    At the time `end` of the monotonic clock it is broken off.
+    """
     journal, texts = folder / f"{name.replace('/', '-')}.jsonl", []
     command = [sys.executable, "-m", "pytest", "tests/gpu", "--device", device, "-q", *rest]
     environment = {**os.environ, SHARE: name, JOURNAL: str(journal)}
     statuses: list[int] = []
     while True:
         before = len(Rows.read(journal).tests)
-        done = subprocess.run(
-            command, check=False, cwd=ROOT, env=environment, capture_output=True, text=True
-        )
-        texts.append(done.stdout + done.stderr)
-        statuses.append(done.returncode)
-        if done.returncode in FINISHED or len(Rows.read(journal).tests) == before:
+        status, text = _run(command, environment, end)
+        texts.append(text)
+        statuses.append(status)
+        if status in (*FINISHED, BROKEN_OFF) or len(Rows.read(journal).tests) == before:
             return worst(statuses), "".join(texts)
+
+
+def _run(command: list[str], environment: dict[str, str], end: float) -> tuple[int, str]:
+    """Exit status and output of a process that has until `end`."""
+    left = None if end == math.inf else max(0.1, end - time.monotonic())
+    pipe, merged = subprocess.PIPE, subprocess.STDOUT
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=pipe, stderr=merged, text=True
+    ) as process:
+        try:
+            text, _ = process.communicate(timeout=left)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            text, _ = process.communicate()
+            return BROKEN_OFF, text
+        return process.returncode, text
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -120,12 +143,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--report", default=None)
     parser.add_argument("--processes", type=int, default=min(6, os.cpu_count() or 1))
+    parser.add_argument("--limit", type=float, default=math.inf, help="seconds")
     options, rest = parser.parse_known_args(arguments)
+    end = time.monotonic() + options.limit
     count, device = options.processes, options.device
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(count) as pool:
         folder = Path(name)
         shares = [f"{number}/{count}" for number in range(count)]
-        running = [pool.submit(run_share, share, folder, device, rest) for share in shares]
+        running = [pool.submit(run_share, share, folder, device, rest, end) for share in shares]
         done = [each.result() for each in running]
         rows = Rows.read(*folder.glob("*.jsonl"))
     status = worst(status for status, _ in done)

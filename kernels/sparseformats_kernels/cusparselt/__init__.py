@@ -3,7 +3,8 @@
 The library is the one that torch brings. What it cannot do is refused by the checks here, so that
 it is never asked to; what it could do only with other sizes, orders or addresses is copied for it.
 The hardware skips half of the *sum*: a matrix must be 2:4 along the axis that is summed over, so
-the transpose of an n:m matrix is not served.
+the transpose of an n:m matrix is not served. Nor is float32: on compute capability 9.0 the planner
+of 0.8.0 (`cusparseLtMatmulPlanInit`) never came back from its first product of 1:2.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from sparseformats.dispatch.record import (
     Query,
     Reason,
     Requirement,
-    Tolerance,
     checks,
 )
 from sparseformats_kernels.cusparselt import costs
@@ -44,11 +44,6 @@ def _half_of_four(query: Query) -> bool:
     return (n == 1 and m >= 2) or (n == 2 and m % 4 == 0)
 
 
-def _half_of_two(query: Query) -> bool:
-    n, m = query.pattern or (0, 1)
-    return n == 1 and m % 2 == 0
-
-
 def _pattern(query: Query) -> str:
     return "none" if query.pattern is None else "{}:{}".format(*query.pattern)
 
@@ -64,13 +59,6 @@ _TWO_OF_FOUR = checks.Check(
     _half_of_four,
     _pattern,
     "sparseformats.prune(W, '2:4') chooses what to keep",
-)
-_ONE_OF_TWO = checks.Check(
-    "pattern",
-    "1:2, or a pattern that is 1:2 as well (1:4 ...): float32 is skipped in pairs",
-    _half_of_two,
-    _pattern,
-    "sparseformats.prune(W, '1:2'), or W.astype of a half type, for which 2:4 will do",
 )
 _SIZES = checks.Check(
     "size",
@@ -182,24 +170,6 @@ RECORDS = (
         ),
         cost=costs.product,
         doc="2:4 of float8_e4m3fn on sparse tensor cores, rounded once; without scales",
-        note=_note,
-    ),
-    KernelRecord(
-        "cusparselt-tf32",
-        "matmul",
-        ("n:m",),
-        _KERNEL,
-        requires=(_LIBRARY,),
-        checks=(
-            *_COMMON,
-            _ONE_OF_TWO,
-            checks.dtype_in("float32"),
-            checks.precision_in("tf32"),
-            checks.epilogue_in(*_FUSED),
-        ),
-        cost=costs.product,
-        tolerance=Tolerance(factor=2.0, multiplies_in="tf32"),  # or cut off instead of rounded
-        doc="1:2 of float32 on sparse tensor cores, rounded to TF32",
         note=_note,
     ),
     KernelRecord(

@@ -184,6 +184,32 @@ def _halves(
 
 
 @gluon.jit
+def _rows(
+    x,
+    x_row,
+    x_column,
+    tile,
+    end,
+    n0,
+    K,
+    N,
+    KS: gl.constexpr,
+    NT: gl.constexpr,
+    SPARSE: gl.constexpr,
+    K_FAST: gl.constexpr,
+    VECTOR: gl.constexpr,
+    L3: gl.constexpr,
+    L4: gl.constexpr,
+):
+    """Rows of the operand that a step meets, by whole vectors where they lie so."""
+    if VECTOR:
+        found = _vectors(x, x_column, tile, end, n0, K, N, KS, NT, L3)
+    else:
+        found = _halves(x, x_row, x_column, tile, end, n0, K, N, KS, NT, SPARSE, K_FAST, L4)
+    return found
+
+
+@gluon.jit
 def _step(
     values,
     positions,
@@ -321,16 +347,28 @@ def multiply(
             *(values.index(stage), positions.index(stage), base, tile + stage * JUMP, end, TILES),
             *(MT, KS, L2, L3),
         )
+    EARLY: gl.constexpr = KS * NT <= 4  # registers for two steps of the operand
+    if EARLY:
+        following = _rows(
+            *(x, x_row, x_column, tile, end, n0, K, N), *(KS, NT, SPARSE, K_FAST, VECTOR, L3, L4)
+        )
     for step in range(STEPS):
         ahead = (step + STAGES - 1) % STAGES
         _bring(
             *(values.index(ahead), positions.index(ahead), base, tile + (STAGES - 1) * JUMP, end),
             *(TILES, MT, KS, L2, L3),
         )
-        if VECTOR:
-            b = _vectors(x, x_column, tile, end, n0, K, N, KS, NT, L3)
-        else:
-            b = _halves(*(x, x_row, x_column, tile, end, n0, K, N), *(KS, NT, SPARSE, K_FAST, L4))
+        if not EARLY:
+            b = _rows(
+                *(x, x_row, x_column, tile, end, n0, K, N),
+                *(KS, NT, SPARSE, K_FAST, VECTOR, L3, L4),
+            )
+        else:  # a step ahead, so that nobody waits for the second cache
+            b = following
+            following = _rows(
+                *(x, x_row, x_column, tile + JUMP, end, n0, K, N),
+                *(KS, NT, SPARSE, K_FAST, VECTOR, L3, L4),
+            )
         async_copy.wait_group(STAGES - 1)
         v = values.index(step % STAGES).load(L3)
         e = positions.index(step % STAGES).load(L2)

@@ -24,11 +24,16 @@ HALVES = ("float16", "bfloat16")
 def dense(shape: tuple[int, int], dtype: str = "float16", seed: int = 0) -> Any:
     """Whole numbers, every legal pattern in turn (of float32: one of two)."""
     (m, k), rng = shape, np.random.default_rng(seed)
-    found = np.zeros((m, -(-k // 4) * 4), np.float32)
-    for i, g in np.ndindex(m, found.shape[1] // 4):
-        for j in LEGAL[(i + g + seed) % len(LEGAL)]:
-            if dtype != "float32" or j % 2 == i % 2:
-                found[i, 4 * g + j] = rng.choice([-3, -2, -1, 1, 2, 3])
+    groups = -(-k // 4)
+    legal = np.zeros((len(LEGAL), 4), bool)
+    for i, places in enumerate(LEGAL):
+        legal[i, list(places)] = True
+    number = np.arange(m)[:, None] + np.arange(groups)[None, :] + seed
+    there = legal[number % len(LEGAL)].reshape(m, 4 * groups)
+    if dtype == "float32":
+        there &= np.arange(4 * groups)[None, :] % 2 == np.arange(m)[:, None] % 2
+    sizes = rng.integers(1, 4, there.shape) * rng.choice([-1, 1], there.shape)
+    found = np.where(there, sizes, 0).astype(np.float32)
     return torch.from_numpy(found[:, :k].copy()).to(getattr(torch, dtype))
 
 

@@ -48,20 +48,6 @@ def _dtypes(check: Any) -> tuple[Any, ...]:
     return check.allowed if getattr(check, "fact", None) == "a_dtype" else ()
 
 
-def test_products_that_are_rounded_to_tf32() -> None:
-    record = here("cusparselt-tf32")
-    kept = (x for x in record.checks if getattr(x, "fact", None) != "precision")
-    certificate = certify_kernel(
-        replace(record, checks=tuple(kept)),
-        library="torch",
-        values="moderate",
-        dtypes="float32",
-        formats="1:2",
-        examples=40,
-    )
-    assert set(certificate.runs) == {("1:2", "float32")}
-
-
 @pytest.mark.parametrize("epilogue", ["", "bias", "relu", "bias+relu"])
 @pytest.mark.parametrize("tokens", [(24,), (5,), (3, 8), ()])
 def test_layers(tokens: tuple[int, ...], epilogue: str, library: Fake) -> None:

@@ -32,11 +32,8 @@ FACTS: dict[str, Any] = {
 }
 INT8 = {"a_dtype": "int8", "x_dtype": "int8", "out_dtype": "int32", "k": 2048}
 FP8 = dict.fromkeys(("a_dtype", "x_dtype", "out_dtype"), "float8_e4m3fn")
-TF32 = dict.fromkeys(("a_dtype", "x_dtype", "out_dtype"), "float32") | {
-    "precision": "tf32",
-    "pattern": (1, 2),
-}
-NAMES = {"cusparselt": {}, "cusparselt-int8": INT8, "cusparselt-fp8": FP8, "cusparselt-tf32": TF32}
+FLOAT32 = dict.fromkeys(("a_dtype", "x_dtype", "out_dtype"), "float32") | {"pattern": (1, 2)}
+NAMES = {"cusparselt": {}, "cusparselt-int8": INT8, "cusparselt-fp8": FP8}
 
 
 def query(**changes: Any) -> Query:
@@ -73,10 +70,9 @@ def test_what_is_served(name: str, library: str) -> None:
         ("cusparselt", {"format": "csr", "pattern": None}, "format"),
         ("cusparselt", {"pattern": (3, 4)}, "pattern"),
         ("cusparselt", {"pattern": (2, 6)}, "pattern"),
-        ("cusparselt-tf32", TF32 | {"pattern": (2, 4)}, "pattern"),
-        ("cusparselt-tf32", TF32 | {"pattern": (1, 3)}, "pattern"),
-        ("cusparselt-tf32", TF32 | {"precision": None}, "precision"),
         ("cusparselt", {"x_dtype": "float16"}, "dtype"),
+        ("cusparselt", FLOAT32, "dtype"),
+        ("cusparselt-torch", FLOAT32, "dtype"),
         ("cusparselt", {"epilogue": "bias+gelu"}, "epilogue"),
         ("cusparselt", {"epilogue": "silu"}, "epilogue"),
         ("cusparselt-int8", INT8 | {"epilogue": "bias"}, "epilogue"),
