@@ -252,7 +252,7 @@ def the_librarys_relu_keeps_nan(device: str) -> Any:
 
 @fact()
 def int8_sums_beyond_what_float32_holds_are_exact(device: str) -> Any:
-    """If so, `EXACT_TERMS` and its check can go."""
+    """If so, `slices` is needed no more."""
     k = 8192
     D = torch.zeros(64, k, dtype=torch.int8)
     D[:, ::4] = D[:, 1::4] = 127

@@ -23,19 +23,12 @@ from sparseformats.dispatch.record import (
 from sparseformats_kernels.cusparselt import costs
 from sparseformats_kernels.cusparselt.finding import CuSparseLt, trouble
 
-__all__ = ["EXACT_TERMS", "RECORDS"]
+__all__ = ["RECORDS"]
 
 _HERE = "sparseformats_kernels.cusparselt"
 _KERNEL = f"{_HERE}.spmm:CuSparseLtProduct"
 _LIBRARY = CuSparseLt()
 _FUSED = (None, "bias", "relu", "bias+relu")
-
-EXACT_TERMS = 2048
-"""Columns up to which no sum of int8 products leaves what float32 holds exactly.
-
-The documentation has 32-bit integer sums pass a single-precision epilogue; half of the columns hold
-at most 128 x 128 each, and float32 has every integer up to 2**24.
-"""
 
 
 def _half_of_four(query: Query) -> bool:
@@ -67,14 +60,6 @@ _SIZES = checks.Check(
     lambda query: f"{_largest(query):,}",
     "multiply slices of the columns",
 )
-_EXACT_SUMS = checks.Check(
-    "precision",
-    f"at most {EXACT_TERMS:,} columns, whose int8 sums float32 holds exactly",
-    lambda query: query.k <= EXACT_TERMS,
-    lambda query: f"K = {query.k:,}",
-    "multiply slices of the columns and add up the int32 results",
-)
-
 _COMMON = (
     checks.library_is("torch", "cupy"),
     checks.device_is("cuda"),
@@ -148,10 +133,9 @@ RECORDS = (
             _TWO_OF_FOUR,
             checks.dtype_in("int8"),
             checks.epilogue_in(None),
-            _EXACT_SUMS,
         ),
         cost=costs.product,
-        doc="2:4 of int8 on sparse tensor cores, with int32 results",
+        doc="2:4 of int8 on sparse tensor cores, int32 results; in slices where sums might round",
         note=_note,
     ),
     KernelRecord(

@@ -7,20 +7,23 @@ a warm call makes one tuple, finds what serves it, and launches.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
 from threading import get_ident
 from typing import Any, final
 
 from sparseformats._arrays import Array
 from sparseformats.dispatch.query import Query
-from sparseformats.formats import SparseMatrix
+from sparseformats.formats import NM, SparseMatrix
 from sparseformats_kernels.cuda.common import deliver
 from sparseformats_kernels.cuda.devices import Device, device_of
 from sparseformats_kernels.cusparselt.api import ORDER_COL
 from sparseformats_kernels.cusparselt.finding import the_api
 from sparseformats_kernels.cusparselt.handles import handle
 from sparseformats_kernels.cusparselt.launching import Launch
-from sparseformats_kernels.cusparselt.packing import Blob, unpacked
+from sparseformats_kernels.cusparselt.packing import Blob, tile, unpacked
 from sparseformats_kernels.cusparselt.serving import Given, Served, given, serve, usual
+from sparseformats_kernels.cusparselt.slices import Slices, edges_of
 from sparseformats_kernels.cusparselt.state import State
 
 __all__ = ["Bound", "CuSparseLtProduct", "is_direct"]
@@ -31,24 +34,32 @@ _GIVES = {"int8": "int32", "float8_e4m3fn": "float32"}  # what the library write
 
 @final
 class CuSparseLtProduct:
-    """cuSPARSELt's product; bias fused, relu behind it."""
+    """cuSPARSELt's product; bias and relu fused."""
 
     @staticmethod
-    def pack(A: SparseMatrix, query: Query) -> State:
+    def pack(A: SparseMatrix, query: Query) -> State | Slices:
         """Compress the matrix; waits until that is done, since other streams may use it at once."""
-        dtype = A.dtype_name
+        dtype, (m, k) = A.dtype_name, A.shape
         device, api = device_of(A.data, A.lib), the_api()
+        edges: tuple[int, ...] = (0, k)
+        if dtype == "int8" and isinstance(A, NM):
+            edges = edges_of(A, tile(dtype).sparse)
+        parts = []
         with device.here():
-            dense = unpacked(A, dtype)
-            context = handle(api, device.index)
-            blob = Blob(api, context, device, dense, dtype, _GIVES.get(dtype, dtype))
+            dense, context = unpacked(A, dtype), handle(api, device.index)
+            for begin, end in pairwise(edges):
+                last = end == k
+                piece = dense if begin == 0 and last else dense[:, begin : None if last else end]
+                piece, gives = A.lib.contiguous(piece), _GIVES.get(dtype, dtype)
+                blob = Blob(api, context, device, piece, dtype, gives)
+                out, shape = query.out_dtype or gives, (m, end - begin)
+                parts.append(State(device, api, blob, shape, out, _name_of(device)))
             device.settle()  # only then may `dense` go, and other streams come
-        out = query.out_dtype or blob.gives
-        return State(device, api, blob, A.shape, out, _name_of(device))
+        return parts[0] if len(parts) == 1 else Slices(parts, edges)
 
     @staticmethod
     def run(
-        state: State,
+        state: State | Slices,
         x: Array,
         out: Array | None,
         alpha: Any,
@@ -58,11 +69,30 @@ class CuSparseLtProduct:
         activation: str | None = None,
     ) -> Array:
         """Multiply a single time, as `bind` would again and again."""
+        if isinstance(state, Slices):
+            runs = [Bound(part, None, part.lib.deterministic()) for part in state.parts]
+            return state.run(runs)(x, out, alpha, beta)
         return Bound(state, activation, state.lib.deterministic())(x, out, alpha, beta, bias)
 
     @staticmethod
-    def bind(state: State, query: Query) -> Bound:
+    def bind(state: State | Slices, query: Query) -> Callable[..., Array]:
         """A run for calls of these facts; searches for an algorithm if nobody has."""
+        if isinstance(state, Slices):
+            runs = [
+                CuSparseLtProduct.bind(
+                    part,
+                    replace(
+                        query,
+                        k=part.k,
+                        alpha_one=True,
+                        beta_zero=True,
+                        out_layout="C",
+                        out_aligned=True,
+                    ),
+                )
+                for part in state.parts
+            ]
+            return state.run(runs)
         names = (query.epilogue or "").split("+")
         if query.m and state.forced is None:
             for n in {query.n, query.n * query.batch} - {0}:
@@ -74,11 +104,13 @@ class CuSparseLtProduct:
     bind_epilogue = bind
 
     @staticmethod
-    def bind_batch(state: State, query: Query) -> Any:
+    def bind_batch(state: State | Slices, query: Query) -> Any:
         """The same for batches; None where one wide product of all pieces is quicker."""
         from sparseformats_kernels.cusparselt.batches import FEW, Batched
 
-        return Batched(state, query.deterministic) if query.n >= FEW else None
+        if isinstance(state, Slices) or query.n < FEW:
+            return None
+        return Batched(state, query.deterministic)
 
 
 def _name_of(device: Device) -> str:
@@ -178,10 +210,11 @@ class Bound:
         y = None if out is None else (steps(out), self._address(out))
         call = given(shape, dtypes, (steps(x), self._address(x)), y, bias)
         served = serve(state.blob, shape[:2], call, is_direct(state, *plain))
-        if served.copies or served.aside or self._activation is not None:
+        if served.copies or served.aside:
             state.refuse_memory_in(capture)
-        launch = state.launch(served.problem, stream, capture, self._same_bits)
-        return _Ready(state, call, served, launch, self._activation)
+        problem = served.problem._replace(relu=self._activation is not None)
+        launch = state.launch(problem, stream, capture, self._same_bits)
+        return _Ready(state, call, served, launch)
 
 
 @final
@@ -189,16 +222,14 @@ class _Ready:
     """How calls with operands of one kind are served."""
 
     __slots__ = (
-        *("_activation", "_address", "_copies", "_exact", "_launch", "_lib", "_makes_x"),
+        *("_address", "_copies", "_exact", "_launch", "_lib", "_makes_x"),
         *("_makes_y", "_n", "_new", "_state", "_turns"),
     )
 
-    def __init__(
-        self, state: State, call: Given, served: Served, launch: Launch, activation: str | None
-    ) -> None:
+    def __init__(self, state: State, call: Given, served: Served, launch: Launch) -> None:
         problem, blob, place = served.problem, state.blob, state.device.place
         self._state, self._lib, self._launch = state, state.lib, launch
-        self._address, self._activation, self._n = state.lib.pointer(), activation, call.n
+        self._address, self._n = state.lib.pointer(), call.n
         # Scaled by the array library, in integers or once more than the library could round.
         self._exact = blob.gives in ("int32",) or blob.gives != state.out_dtype
         self._turns = problem.x_order == ORDER_COL, problem.y_order == ORDER_COL
@@ -228,8 +259,6 @@ class _Ready:
             launch(address(x), address(out), alpha, beta)
         else:
             self._aside(self._makes_y(), address(x), out, alpha, beta)
-        if self._activation is not None:
-            _relu(self._lib, out)
         return out
 
     def _readable(self, made: Array, x: Array) -> Array:
@@ -254,11 +283,3 @@ class _Ready:
             part[...] = out
         self._launch(x, self._address(made), alpha, beta)
         out[...] = part
-
-
-def _relu(lib: Any, out: Array) -> None:
-    """In place and exact: what is rounded already keeps its sign. NaN stays NaN.
-
-    The library's own activation is not used: whether it lets NaN through is not documented.
-    """
-    out[...] = lib.where(out < 0, lib.zeros(1, lib.dtype_name(out), lib.device(out)), out)

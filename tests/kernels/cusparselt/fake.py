@@ -194,15 +194,17 @@ class Fake:
         by_column = (B["order"] == COL) != bool(flip_b)
         if kinds[0] in (3, 28) and not by_column:
             return NOT_SUPPORTED  # 8-bit types: both operands along the sum
-        facts = {"A": rest[0], "B": rest[1], "D": rest[3], "flip": flip_b, "bias": 0}
+        facts = {"A": rest[0], "B": rest[1], "D": rest[3], "flip": flip_b, "bias": 0, "relu": 0}
         self._make(address, "product", **facts)
         return 0
 
     def _matmuldescsetattribute(self, handle: int, product: int, *rest: int) -> None:
         self._handle(handle)
         attribute, where, size = rest
-        assert (attribute, size) == (8, 8), "CUSPARSELT_MATMUL_BIAS_POINTER"
-        self._get(product, "product")["bias"] = int(at(where, 1, np.int64)[0])
+        assert (attribute, size) in ((8, 8), (0, 4)), "BIAS_POINTER, ACTIVATION_RELU"
+        kind = np.int64 if attribute else np.int32
+        name = "bias" if attribute else "relu"
+        self._get(product, "product")[name] = int(at(where, 1, kind)[0])
 
     # Algorithms.
 
@@ -319,6 +321,9 @@ class Fake:
             x = x.T if product["flip"] else x
             y = _dense(d + i * D["gap"] * np.dtype(TYPES[D["type"]]).itemsize, D)
             self._write(y, self._expanded(a, A), x, given, bias)
+            if product["relu"]:
+                with np.errstate(invalid="ignore"):
+                    y[...] = np.where(y < 0, np.zeros(1, y.dtype), y)
         return 0
 
     def _write(self, y: Any, A: Any, x: Any, numbers: tuple[float, ...], bias: int) -> None:
