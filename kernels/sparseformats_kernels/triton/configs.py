@@ -152,29 +152,29 @@ def few(query: Query, processors: int) -> Config:
     """
     bn = next((w for w in (8, 16, 32) if query.n <= w), 64)
     programs = -(-query.m // 16) * -(-max(query.n, 1) // bn)
-    slices = 4 if programs >= 6 * processors else 8
+    slices = 2 if programs >= 6 * processors else 4 if programs >= 3 * processors else 8
     bk = 32 if query.a_dtype == "float32" else 64
-    return Config(16, bn, bk, slices, 2, warps=slices)
+    return Config(16, bn, bk, slices, 3 if slices == 2 else 2, warps=slices)
 
 
 def grouped(query: Query, processors: int) -> Config:
     """Parameters of the kernel for 2:4 matrices and few columns; its warps divide the columns.
 
-    Every 16 rows read the operand again, so 32 of them at a time where that leaves a program for
-    every processor. One program with many warps fills a processor, or several with fewer do.
+    Every tile of rows reads the operand again, so 64 of them at a time where that leaves more than
+    a program for every processor, two of which fit side by side; else 16, of which several do.
     """
     bn = next((w for w in (8, 16, 32) if query.n <= w), 64)
     columns, tiles = -(-max(1, query.n) // bn), max(1, -(-query.k // 64))
     enough = 0.9 * processors
-    bm = 32 if -(-query.m // 32) * columns >= enough else 16
+    bm = 64 if -(-query.m // 64) * columns >= 1.5 * processors else 16
     programs = -(-query.m // bm) * columns
-    warps = 8 if bn == 64 or programs >= 2 * processors else 16
+    warps = 8
     while warps > 1 and warps > tiles:
         warps //= 2
     parts = 1
     while programs * parts < enough and tiles >= 4 * warps * parts:
         parts *= 2
-    return Config(bm, bn, 64, parts, 4, warps=warps)
+    return Config(bm, bn, 64, parts, 3 if bm == 64 else 4, warps=warps)
 
 
 RULES = {

@@ -16,6 +16,53 @@ __all__ = ["multiply_few"]
 
 
 @triton.jit
+def _meeting(
+    values,
+    columns,
+    places,
+    x,
+    x_row,
+    q,
+    begin,
+    length,
+    top,
+    m_offsets,
+    n_offsets,
+    in_columns,
+    K,
+    R: tl.constexpr,
+    C: tl.constexpr,
+    TRANSPOSED: tl.constexpr,
+    INDIRECT: tl.constexpr,
+    SLICES: tl.constexpr,
+    RUN: tl.constexpr,
+    UPCAST: tl.constexpr,
+):
+    """Columns `q` of a row of blocks, (BK,) or (SLICES, BK) of them, and the rows they meet."""
+    inside = q < length
+    block, c = begin + q // C, q % C
+    place = block
+    if INDIRECT:
+        place = tl.load(places + block, mask=inside, other=0)
+    column = tl.load(columns + block, mask=inside, other=0)
+    a_offsets = place.to(tl.int64) * (R * C) + c * (R if TRANSPOSED else 1)
+    here = tl.expand_dims(inside, -2) & (top < R)[:, None]
+    a = tl.load(values + (tl.expand_dims(a_offsets, -2) + m_offsets), mask=here, other=0.0)
+    k = column * C + c
+    there = tl.expand_dims(inside & (k < K), -1) & in_columns[None, :]
+    if RUN > 1:
+        if SLICES == 1:
+            k = tl.max_contiguous(tl.multiple_of(k, RUN), RUN)
+        else:
+            k = tl.max_contiguous(tl.multiple_of(k, (1, RUN)), (1, RUN))
+    b = tl.load(x + (tl.expand_dims(k.to(tl.int64) * x_row, -1) + n_offsets), mask=there, other=0.0)
+    if UPCAST:
+        # The interpreter multiplies the bits of bfloat16 as if they were integers.
+        a, b = a.to(tl.float32), b.to(tl.float32)
+    return a, b
+
+
+@triton.jit
 def multiply_few(
     values,
     columns,
@@ -67,33 +114,29 @@ def multiply_few(
     last = tl.minimum((row // R + 1) * R, M)
     ns = tile_column * BN + tl.arange(0, BN)
     # Offsets of 64 bits: values, operand and result may hold more than 2**31 elements.
-    n_offsets = (ns.to(tl.int64) * x_column)[None, None, :]
-    m_offsets = (top * (1 if TRANSPOSED else C))[None, :, None]
-    lane = tl.arange(0, SLICES)[:, None] * BK + tl.arange(0, BK)[None, :]
+    n_offsets = (ns.to(tl.int64) * x_column)[None, :]
+    m_offsets = (top * (1 if TRANSPOSED else C))[:, None]
     length = (end - begin) * C
-    acc = tl.zeros((SLICES, BM, BN), tl.float32)
-    for start in range(0, length, SLICES * BK):
-        q = start + lane
-        inside = q < length
-        block, c = begin + q // C, q % C
-        place = block
-        if INDIRECT:
-            place = tl.load(places + block, mask=inside, other=0)
-        column = tl.load(columns + block, mask=inside, other=0)
-        a_offsets = place.to(tl.int64) * (R * C) + c * (R if TRANSPOSED else 1)
-        here = inside[:, None, :] & (top < R)[None, :, None]
-        a = tl.load(values + a_offsets[:, None, :] + m_offsets, mask=here, other=0.0)
-        k = column * C + c
-        there = (inside & (k < K))[:, :, None] & (ns < N)[None, None, :]
-        if RUN > 1:
-            k = tl.max_contiguous(tl.multiple_of(k, (1, RUN)), (1, RUN))
-        k_offsets = (k.to(tl.int64) * x_row)[:, :, None]
-        b = tl.load(x + k_offsets + n_offsets, mask=there, other=0.0)
-        if UPCAST:
-            # The interpreter multiplies the bits of bfloat16 as if they were integers.
-            a, b = a.to(tl.float32), b.to(tl.float32)
-        acc = tl.dot(a, b, acc, input_precision=PRECISION)
-    total = tl.sum(acc, axis=0)
+    if SLICES == 1:
+        total = tl.zeros((BM, BN), tl.float32)
+        for start in range(0, length, BK):
+            q = start + tl.arange(0, BK)
+            a, b = _meeting(
+                *(values, columns, places, x, x_row, q, begin, length, top, m_offsets, n_offsets),
+                *(ns < N, K, R, C, TRANSPOSED, INDIRECT, SLICES, RUN, UPCAST),
+            )
+            total = tl.dot(a, b, total, input_precision=PRECISION)
+    else:
+        lane = tl.arange(0, SLICES)[:, None] * BK + tl.arange(0, BK)[None, :]
+        acc = tl.zeros((SLICES, BM, BN), tl.float32)
+        for start in range(0, length, SLICES * BK):
+            a, b = _meeting(
+                *(values, columns, places, x, x_row, start + lane, begin, length, top),
+                *(m_offsets, n_offsets, ns < N, K),
+                *(R, C, TRANSPOSED, INDIRECT, SLICES, RUN, UPCAST),
+            )
+            acc = tl.dot(a, b, acc, input_precision=PRECISION)
+        total = tl.sum(acc, axis=0)
     rows, cols = (row + tl.arange(0, BM))[:, None], ns[None, :]
     target = tl.max_constancy(rows < last, (SIDE, 1)) & (cols < N)
     at = out + rows.to(tl.int64) * out_row + cols.to(tl.int64) * out_column
