@@ -19,7 +19,7 @@ from sparseformats_kernels.cusparselt.api import ORDER_COL
 from sparseformats_kernels.cusparselt.finding import the_api
 from sparseformats_kernels.cusparselt.handles import handle
 from sparseformats_kernels.cusparselt.launching import Launch
-from sparseformats_kernels.cusparselt.packing import Blob, unpacked
+from sparseformats_kernels.cusparselt.packing import Blob, direct, unpacked
 from sparseformats_kernels.cusparselt.serving import Given, Served, given, serve, usual
 from sparseformats_kernels.cusparselt.state import State
 
@@ -37,11 +37,13 @@ class CuSparseLtProduct:
     def pack(A: SparseMatrix, query: Query) -> State:
         """Compress the matrix; waits until that is done, since other streams may use it at once."""
         dtype = A.dtype_name
-        device, api = device_of(A.data, A.lib), the_api()
+        device, api, gives = device_of(A.data, A.lib), the_api(), _GIVES.get(dtype, dtype)
         with device.here():
-            dense = unpacked(A, dtype)
             context = handle(api, device.index)
-            blob = Blob(api, context, device, dense, dtype, _GIVES.get(dtype, dtype))
+            blob = direct(api, context, device, A, gives, query.capability)
+            if blob is None:
+                dense = unpacked(A, dtype)
+                blob = Blob(api, context, device, dense, dtype, gives)
             device.settle()  # only then may `dense` go, and other streams come
         out = query.out_dtype or blob.gives
         return State(device, api, blob, A.shape, out, _name_of(device))
