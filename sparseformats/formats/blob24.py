@@ -103,8 +103,8 @@ LEARNT: Final[dict[Key, BlobLayout]] = {
 }
 """Layouts by version, compute capability and dtype.
 
-Not float32, which loses something in a blob: the library adds half a unit of TF32 to the bits of
-each value, so that the hardware's cutting rounds, and makes zeros of subnormal ones.
+Not float32, whose blobs do not hold the values: the library adds half a unit of TF32 to the bits of
+each, so that the hardware's cutting rounds, and takes subnormal ones for zeros.
 """
 
 
