@@ -23,7 +23,7 @@ from time import perf_counter
 import torch
 
 import sparseformats as sf
-from benchmarks.gpu import ceilings, host, moves, torch_bsr
+from benchmarks.gpu import ceilings, host, moves, packing, torch_bsr
 from benchmarks.gpu.cases import Case
 from benchmarks.gpu.clock import Clock, clock_for
 from benchmarks.gpu.measure import measure
@@ -59,6 +59,7 @@ def tasks(cases: Sequence[Case], tag: str | None = None) -> list[Task]:
     found = [Task(case.name, [goal.id for goal in case.goals], case) for case in cases]
     goals = [task for task in found if not task.ids[0].startswith("W-")]
     apart = [Task("host", host.IDS, rows=_host), Task("moves", moves.IDS, rows=moves.rows)]
+    apart.append(Task("packing", packing.IDS, rows=packing.rows))
     apart = [] if tag else apart
     return [*goals, *apart, *found[len(goals) :]]
 

@@ -342,6 +342,21 @@ def _semi() -> list[Case]:
     return found
 
 
+def _semi_decode() -> list[Case]:
+    """S-decode: 2:4 and a few tokens, out of a cold cache."""
+    return [
+        semi(
+            f"semi-decode-{m}x{k}-{n}",
+            (m, k, n),
+            goals=(Goal(f"S-decode-{m}x{k}-{n}", DENSE, 1.5, clock="cold"),),
+            peers=(DENSE,),
+            graph=True,
+        )
+        for m, k in ((4096, 4096), (14336, 4096))
+        for n in (1, 16, 32)
+    ]
+
+
 def semi(name: str, shape: tuple[int, int, int], **options: Any) -> Case:
     """A case of a 2:4 matrix."""
     kind: dict[str, Any] = {"format": "2:4", "pattern": "two-of-four", "linear": True}
@@ -351,4 +366,13 @@ def semi(name: str, shape: tuple[int, int, int], **options: Any) -> Case:
 
 def goal_cases() -> tuple[Case, ...]:
     """Cases whose rows have goals, the block goals first."""
-    return (*_blocks(), *_ell(), *_skewed(), *_layers(), *_decode(), *_elements(), *_semi())
+    return (
+        *_blocks(),
+        *_ell(),
+        *_skewed(),
+        *_layers(),
+        *_decode(),
+        *_elements(),
+        *_semi(),
+        *_semi_decode(),
+    )

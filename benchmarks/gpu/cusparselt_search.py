@@ -12,10 +12,9 @@ from typing import Any
 
 import sparseformats as sf
 from benchmarks.gpu.matrices import Problem
-from sparseformats import dispatch
 from sparseformats.dispatch import Query
 
-__all__ = ["FINALISTS", "KERNELS", "best_of_all", "unoffered"]
+__all__ = ["FINALISTS", "KERNELS", "best_of_all"]
 
 KERNELS = {
     "float16": "cusparselt",
@@ -32,9 +31,12 @@ def best_of_all(problem: Problem) -> dict[str, Callable[[], Any]]:
     from sparseformats_kernels.cusparselt.plans import DEFAULT
     from sparseformats_kernels.cusparselt.searching import everything
     from sparseformats_kernels.cusparselt.serving import serve, usual
+    from sparseformats_kernels.cusparselt.slices import Slices
 
     query = _query(problem)
     state = _state(problem, query)
+    if isinstance(state, Slices):
+        return {}  # not one product
     served = serve(state.blob, (state.m, state.k), usual(query, query.n), True)
     most = state.make_plan(served.problem, DEFAULT).most
     times = state.measure(served.problem, everything(most), False)
@@ -44,25 +46,6 @@ def best_of_all(problem: Problem) -> dict[str, Callable[[], Any]]:
         forced.forced = algorithm
         calls["-".join(map(str, algorithm))] = _call(problem, forced, query)
     return calls
-
-
-def unoffered(problem: Problem) -> tuple[Callable[[], Any], str] | None:
-    """Our kernel beneath its record's checks, where these alone keep it from a product.
-
-    Returns
-    -------
-    (call, name) or None
-        None where the record offers it, or the library is not there. The name says so.
-    """
-    name = KERNELS[problem.case.dtype]
-    query = _query(problem)
-    (record,) = (r for r in dispatch.records("matmul") if r.name == name)
-    reasons = record.reasons(query)
-    codes = {reason.code for reason in reasons}
-    if not reasons or codes - {"precision"}:
-        return None
-    state = _state(problem, query)
-    return _call(problem, state, query), f"{name} (not offered: {', '.join(sorted(codes))})"
 
 
 def _query(problem: Problem) -> Query:

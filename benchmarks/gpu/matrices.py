@@ -83,11 +83,14 @@ def dense_of(problem: Problem) -> Any:
 
 
 def draw(shape: tuple[int, ...], dtype: str, device: str, generator: Any) -> Any:
-    """Normal values; whole numbers for int8, small ones for fp8, whose range is. None is zero."""
+    """Normal values; for int8 as quantising makes them, the largest at 127; small ones for fp8.
+
+    None is zero.
+    """
     if dtype == "int8":
-        options: dict[str, Any] = {"device": device, "generator": generator}
-        made = torch.randint(-127, 127, shape, dtype=torch.int8, **options)
-        return made.add_((made >= 0).to(torch.int8))
+        made = torch.randn(shape, device=device, generator=generator)
+        made = (made * (127 / float(made.abs().max()))).round_() if made.numel() else made
+        return made.where(made != 0, 1).to(torch.int8)
     if dtype.startswith("float8"):
         made = torch.randn(shape, dtype=torch.float16, device=device, generator=generator)
         return made.mul_(0.5).where(made.abs() > 2**-7, 0.25).to(getattr(torch, dtype))

@@ -55,10 +55,6 @@ class Side(NamedTuple):
 def ours(problem: Problem, kernel: str | None = None, **options: Any) -> Side:
     """What a user gets: the kernel that dispatch chooses, or one asked for by name."""
     options.setdefault("assume_finite", problem.case.finite)
-    if kernel is None and problem.case.format == "2:4" and problem.X.is_cuda:
-        unoffered = cusparselt_search.unoffered(problem)
-        if unoffered is not None:
-            return Side("ours", unoffered[0], kernel=unoffered[1])
     plan = sf.plan(problem.matrix, problem.X, out=problem.Y, kernel=kernel, **options)
     return Side("ours", partial(plan, problem.X, out=problem.Y), kernel=plan.kernel)
 

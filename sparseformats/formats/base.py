@@ -282,21 +282,29 @@ class SparseMatrix:
 
         return to_scipy(self)
 
-    def to_torch(self) -> Any:
+    def to_torch(self, *, packed: str = "cutlass") -> Any:
         """Sparse torch tensor of this format (COO, CSR, CSC, BSR, BSC layouts, packed 2:4).
 
         *Loses*: the marks of stored zeros of block formats and 2:4.
+
+        Parameters
+        ----------
+        packed : ``"cutlass"`` or ``"cusparselt"``
+            Of 2:4: which of torch's classes of semi-structured tensors. A cuSPARSELt tensor is
+            made where the layout of its bytes was learnt.
 
         Raises
         ------
         TypeError
             torch has no such layout or dtype; the text names alternatives.
+        ValueError
+            An unknown `packed`, or one for another format than 2:4.
         PatternError, LossyConversionError
             torch's packed 2:4 has no place for a value: float32 is 1:2 there.
         """
         from sparseformats.convert import to_torch
 
-        return to_torch(self)
+        return to_torch(self, packed=packed)
 
     def to_cupy(self) -> Any:
         """`cupyx.scipy.sparse` matrix of this format (COO, CSR, CSC).

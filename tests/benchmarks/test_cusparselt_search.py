@@ -59,27 +59,6 @@ def test_a_wrong_result_has_no_time(dtype: str) -> None:
         reference.check("unwritten", lambda: made.Y)
 
 
-def test_what_the_record_alone_refuses_is_measured_beneath_it(
-    library: Fake,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    made = problem("int8", 4096)
-    monkeypatch.setattr(searched, "_query", _on_a_device(searched._query))
-    found = searched.unoffered(made)
-    if found is None:  # the library is not here
-        from sparseformats_kernels.cusparselt import finding
-
-        monkeypatch.setattr(finding, "_state", {"api": library.api()})
-        found = searched.unoffered(made)
-    assert found is not None
-    call, name = found
-    assert name == "cusparselt-int8 (not offered: precision)"
-    Reference(made).check(name, call)
-    assert searched.unoffered(problem("int8")) is None
-    assert searched.unoffered(problem("bfloat16")) is None
-
-
-def _on_a_device(original: Any) -> Any:
-    from dataclasses import replace
-
-    return lambda problem: replace(original(problem), device="cuda", capability=(9, 0))
+def test_a_matrix_in_slices_has_no_best_algorithm(library: Fake) -> None:  # noqa: F811
+    made = problem("int8", 32768)
+    assert searched.best_of_all(made) == {}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import traceback
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from sparseformats_kernels.cusparselt import api as c
 from sparseformats_kernels.cusparselt.finding import find, the_api
 from sparseformats_kernels.cusparselt.handles import handle
 from sparseformats_kernels.cusparselt.launching import Launch
+from sparseformats_kernels.cusparselt.packing import PACK
 from sparseformats_kernels.cusparselt.plans import DEFAULT, Algorithm, Problem
 from sparseformats_kernels.cusparselt.searching import everything
 from sparseformats_kernels.cusparselt.spmm import CuSparseLtProduct
@@ -162,6 +164,27 @@ def the_compressed_bytes_of_each_element(device: str) -> Any:
         A, state = made(device, dtype, (4096, 4096))
         sizes[dtype] = round(state.blob.array.nbytes / (4096 * 4096 * A.data.itemsize), 4)
     return sizes
+
+
+@fact()
+def what_packing_costs_through_a_dense_array_and_directly_in_ms(device: str) -> Any:
+    """If directly is quicker or takes less memory, it can be the way wherever it was learnt."""
+    capability, found = torch.cuda.get_device_capability(device), {}
+    for dtype in ("bfloat16", "int8"):
+        A = sf.from_dense(dense((4096, 64), dtype).to(device).repeat(1, 64), "2:4")
+        X = x_of(device, 4096, 16, dtype)
+        query = query_for(A, X, device="cuda", capability=capability)
+        for way in ("", "direct"):
+            os.environ[PACK] = way
+            CuSparseLtProduct.pack(A, query)
+            torch.cuda.reset_peak_memory_stats(device)
+            before, start = torch.cuda.memory_allocated(device), perf_counter()
+            CuSparseLtProduct.pack(A, query)
+            spent = (perf_counter() - start) * 1e3
+            most = torch.cuda.max_memory_allocated(device) - before
+            found[f"{dtype} {way or 'dense'}"] = {"ms": round(spent, 3), "most bytes": most}
+        del os.environ[PACK]
+    return found
 
 
 @fact()

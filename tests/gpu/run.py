@@ -111,6 +111,7 @@ def run_share(
     journal, texts = folder / f"{name.replace('/', '-')}.jsonl", []
     command = [sys.executable, "-m", "pytest", "tests/gpu", "--device", device, "-q", *rest]
     environment = {**os.environ, SHARE: name, JOURNAL: str(journal)}
+    environment.setdefault("OMP_NUM_THREADS", "1")  # processes side by side have a core each
     statuses: list[int] = []
     while True:
         before = len(Rows.read(journal).tests)

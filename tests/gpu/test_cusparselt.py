@@ -18,7 +18,7 @@ import torch
 import sparseformats as sf
 from sparseformats.testing import assert_close, certify_kernel
 from sparseformats.testing.operands import LAYOUTS, backed
-from sparseformats_kernels.cusparselt import state as state_module
+from sparseformats_kernels.cusparselt import MOST_COLUMNS, state as state_module
 from sparseformats_kernels.cusparselt.choices import CHOICES, user_file
 from sparseformats_kernels.cusparselt.finding import the_api
 from sparseformats_kernels.cusparselt.plans import DEFAULT
@@ -232,13 +232,17 @@ def test_random_products_of_llm_shape(dtype: str, device: str) -> None:
 
 def test_many_columns(device: str) -> None:
     A = matrix(device, (32, 64))
-    for n in (1 << 20, (1 << 21) + 8, (1 << 22) + 3):
+    for n in (1 << 15, MOST_COLUMNS - 8, MOST_COLUMNS - 3, MOST_COLUMNS):
         X = torch.ones(64, n, device=device, dtype=torch.float16)
         X[:, -1] = 2
         y = multiply(A, X)
-        exact = A.to_dense().double().sum(dim=1)
-        for column, factor in ((0, 1), (n // 2, 1), (n - 2, 1), (n - 1, 2)):
-            assert torch.equal(y[:, column].double(), factor * exact)
+        exact = A.to_dense().double().sum(dim=1)[:, None].expand(-1, n).clone()
+        exact[:, -1] *= 2
+        assert torch.equal(y.double(), exact)
+    beyond = torch.ones(64, MOST_COLUMNS + 1, device=device, dtype=torch.float16)
+    row = sf.explain(A, beyond).row("cusparselt")
+    assert [reason.code for reason in row.reasons] == ["size"]
+    assert torch.equal((A @ beyond)[:, -1], y[:, 0])
 
 
 @pytest.mark.parametrize("k", [2048, 2080, 9000])

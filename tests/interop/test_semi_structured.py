@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 import sparseformats as sf
-from sparseformats.convert.interop import from_torch, semi_structured, to_torch
+from sparseformats._arrays.torch_ import TorchLibrary
+from sparseformats.convert.interop import from_torch, to_torch
 from sparseformats.convert.interop.cutlass24 import pack
 from sparseformats.testing import check_no_shared_memory, check_valid
 
-from . import packed24 as cases
+from . import blobs, packed24 as cases
 
 torch = pytest.importorskip("torch")
 
@@ -191,7 +192,7 @@ def blob(**fields: Any) -> Any:
         (lambda: tensor((64, 192), packed=sample().packed), ("no metadata",)),
         (other_kind, ("Mine", "kind that is not known")),
         (empty, ("holds no values",)),
-        (blob, ("CUSPARSELT", "float16", "not present here", "undocumented", "none so far")),
+        (blob, ("CUSPARSELT", "float16", "not present here", "undocumented", "on cpu")),
         (lambda: blob().t(), ("CUSPARSELT", "undocumented")),
     ],
 )
@@ -203,29 +204,131 @@ def test_what_is_not_understood_is_refused(make: Callable[[], Any], texts: tuple
     assert "{" not in str(error.value)
 
 
-def test_a_layout_that_was_learnt_is_used_for_its_version_and_dtype(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    A = cases.matrix("float16")
+# ---- cuSPARSELt's blobs
 
-    def decode(packed: Any, shape: tuple[int, int]) -> tuple[Any, Any]:
-        m, k = shape
-        at = m * k // 2
-        indices = packed[at:].to(torch.uint8).reshape(m, k // 4, 2)
-        return packed[:at].reshape(m, k // 4, 2), indices
 
-    packed = torch.cat([A.data.reshape(-1), A.indices.reshape(-1).to(torch.float16)])
-    T = tensor(A.shape, CUSPARSELT, packed=packed)
-    monkeypatch.setitem(semi_structured.LEARNT, (708, "float16"), decode)
-    monkeypatch.setattr(torch.backends.cusparselt, "version", lambda: 708)
-    assert sf.same(from_torch(T), A, level="buffers")
+@pytest.fixture
+def learnt(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """This process as it would be beside the library and on the device of the fixtures."""
+    there = {"version": 800, "capability": (9, 0)}
+    monkeypatch.setattr(torch.backends.cusparselt, "version", lambda: there["version"])
+    monkeypatch.setattr(TorchLibrary, "capability", lambda self, device: there["capability"])
+    return monkeypatch
+
+
+@pytest.mark.parametrize("shape", blobs.SHAPES)
+@pytest.mark.parametrize("dtype", blobs.DTYPES)
+def test_blobs_there_and_back(dtype: str, shape: Any, learnt: pytest.MonkeyPatch) -> None:
+    T = tensor(shape, CUSPARSELT, packed=blobs.packed(shape, dtype))
+    A = from_torch(T)
+    check_valid(A)
+    assert sf.same(A, sf.from_dense(blobs.dense(shape, dtype), "2:4"), level="buffers")
     assert sf.same(from_torch(T.t()), A.T)
-    monkeypatch.setattr(torch.backends.cusparselt, "version", lambda: 709)
-    with pytest.raises(TypeError, match=r"cuSPARSELt 709, .*learnt: 708 \(float16\)"):
-        from_torch(T)
-    monkeypatch.setattr(torch.backends.cusparselt, "version", lambda: 708)
-    with pytest.raises(TypeError, match="layouts learnt"):
-        from_torch(tensor(A.shape, CUSPARSELT, packed=packed, meta=torch.zeros(1)))
+    made = A.to_torch(packed="cusparselt")
+    assert type(made) is CUSPARSELT
+    assert (tuple(made.shape), made.dtype) == (shape, T.dtype)
+    assert (made.meta, made.packed_t, made.meta_t) == (None, None, None)
+    assert made.packed.shape == T.packed.shape
+    assert torch.equal(made.packed.view(torch.uint8), T.packed.view(torch.uint8))
+    turned = to_torch(A.T, packed="cusparselt")
+    assert (tuple(turned.shape), turned.packed) == (shape[::-1], None)
+    assert torch.equal(turned.packed_t.view(torch.uint8), T.packed.view(torch.uint8))
+    check_no_shared_memory(A, [T.packed])
+
+
+def test_a_blob_is_filled_up_to_whole_rows(learnt: pytest.MonkeyPatch) -> None:
+    """160 rows share 192 rows of codes, and torch holds a blob in as many rows as the matrix."""
+    D = torch.zeros(160, 64, dtype=torch.int8)
+    D[::3, ::5] = 7
+    T = sf.from_dense(D, "2:4").to_torch(packed="cusparselt")
+    assert tuple(T.packed.shape) == (160, 42)  # 5,120 bytes of values and 1,536 of codes
+    assert torch.equal(from_torch(T).to_dense(), D)
+    T.packed[-1, -1] = 3  # behind the end
+    assert torch.equal(from_torch(T).to_dense(), D)
+
+
+def test_blobs_are_read_where_they_were_learnt_only(learnt: pytest.MonkeyPatch) -> None:
+    shape = blobs.SHAPES[0]
+    T = tensor(shape, CUSPARSELT, packed=blobs.packed(shape, "float16"))
+    A = from_torch(T)
+    learnt.setattr(torch.backends.cusparselt, "version", lambda: 801)
+    for use in (lambda: from_torch(T), lambda: A.to_torch(packed="cusparselt")):
+        with pytest.raises(
+            TypeError, match=r"cuSPARSELt 801 on compute capability 9\.0, .*learnt: "
+        ):
+            use()
+    learnt.setattr(torch.backends.cusparselt, "version", lambda: 800)
+    learnt.setattr(TorchLibrary, "capability", lambda self, device: (8, 0))
+    for use in (lambda: from_torch(T), lambda: A.to_torch(packed="cusparselt")):
+        with pytest.raises(TypeError, match=r"compute capability 8\.0, .*800 on 9\.0 \(float16\)"):
+            use()
+
+
+def stretched(count: int) -> Any:
+    return tensor((32, 64), CUSPARSELT, packed=torch.zeros(32, count, dtype=torch.float16))
+
+
+def own_pruning(**fields: Any) -> Any:
+    shape = blobs.SHAPES[0]
+    return tensor(shape, CUSPARSELT, packed=blobs.packed(shape, "float16"), **fields)
+
+
+@pytest.mark.parametrize(
+    ("make", "texts"),
+    [
+        (lambda: stretched(39), ("1248 elements", "not 1280")),
+        (lambda: stretched(41), ("1312 elements", "not 1280")),
+        (lambda: tensor((48, 64), CUSPARSELT, packed=torch.zeros(48, 9).half()), ("(48, 64)",)),
+        (lambda: tensor((32, 96), CUSPARSELT, packed=torch.zeros(32, 9).half()), ("one of 64",)),
+        (lambda: own_pruning(meta=torch.zeros(1)), ("pruned by torch itself",)),
+        (
+            lambda: own_pruning(compressed_swizzled_bitmask=torch.zeros(1)),
+            ("pruned by torch itself",),
+        ),
+        (
+            lambda: tensor((32, 64), CUSPARSELT, packed=torch.zeros(32, 48)),
+            ("float32 values", "learnt: 800 on 9.0 (bfloat16)"),
+        ),
+    ],
+)
+def test_blobs_that_are_not_understood(
+    make: Callable[[], Any], texts: tuple[str, ...], learnt: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(TypeError) as error:
+        from_torch(make())
+    for text in (*texts, "from_torch: ", 'from_dense(W, "2:4")'):
+        assert text in str(error.value)
+    assert "{" not in str(error.value)
+
+
+def test_a_blob_with_codes_that_no_hardware_defines(learnt: pytest.MonkeyPatch) -> None:
+    with pytest.raises(sf.InvalidTensorError, match="two ascending positions"):
+        from_torch(stretched(40))
+
+
+def test_what_a_blob_cannot_hold(learnt: pytest.MonkeyPatch) -> None:
+    D = torch.zeros(32, 64, dtype=torch.float16)
+    D[0, :2], D[0, 2] = 1, -0.0
+    A = sf.from_dense(D, "2:4", mask=torch.ones_like(D, dtype=torch.bool))
+    with pytest.raises(sf.LossyConversionError, match="side record"):
+        A.to_torch(packed="cusparselt")
+    for B, text in (
+        (sf.from_dense(D[:, :32], "2:4"), "one of 64"),
+        (sf.from_dense(D[:16], "2:4").T, "multiple of 32"),
+        (sf.from_dense(D.float(), "2:4"), "float32 values would go into a blob"),
+    ):
+        with pytest.raises(TypeError, match=text) as error:
+            B.to_torch(packed="cusparselt")
+        assert 'A.to("csr")' in str(error.value)
+        assert "{" not in str(error.value)
+    for B, kind in ((A.to("csr"), "cusparselt"), (A, "meta")):
+        with pytest.raises(ValueError, match=f"'cutlass', 'cusparselt'; got '{kind}'"):
+            B.to_torch(packed=kind)
+
+
+def test_a_blob_is_made_beside_the_library_only() -> None:
+    with pytest.raises(TypeError, match=r"cuSPARSELt \(not present here\) on cpu, whose layout"):
+        dense((32, 64)).to_torch(packed="cusparselt")
 
 
 # ---- matrices that torch cannot hold

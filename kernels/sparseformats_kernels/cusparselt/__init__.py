@@ -23,12 +23,16 @@ from sparseformats.dispatch.record import (
 from sparseformats_kernels.cusparselt import costs
 from sparseformats_kernels.cusparselt.finding import CuSparseLt, trouble
 
-__all__ = ["RECORDS"]
+__all__ = ["MOST_COLUMNS", "RECORDS"]
 
 _HERE = "sparseformats_kernels.cusparselt"
 _KERNEL = f"{_HERE}.spmm:CuSparseLtProduct"
 _LIBRARY = CuSparseLt()
 _FUSED = (None, "bias", "relu", "bias+relu")
+
+
+MOST_COLUMNS = 1 << 16
+"""Columns of an operand up to which the library was tried; far beyond, on an H200, it failed."""
 
 
 def _half_of_four(query: Query) -> bool:
@@ -60,6 +64,13 @@ _SIZES = checks.Check(
     lambda query: f"{_largest(query):,}",
     "multiply slices of the columns",
 )
+_FEW_ENOUGH = checks.Check(
+    "size",
+    f"at most {MOST_COLUMNS:,} columns of the operand: more were not tried",
+    lambda query: query.n * query.batch <= MOST_COLUMNS,
+    lambda query: f"{query.n * query.batch:,}",
+    "multiply slices of the columns",
+)
 _COMMON = (
     checks.library_is("torch", "cupy"),
     checks.device_is("cuda"),
@@ -67,6 +78,7 @@ _COMMON = (
     checks.dtypes_equal(),
     checks.not_implemented_grad(),
     _SIZES,
+    _FEW_ENOUGH,
 )
 
 
@@ -146,6 +158,7 @@ RECORDS = (
         requires=(_LIBRARY,),
         checks=(
             *_COMMON,
+            checks.library_is("torch"),
             checks.capability_at_least(8, 9),
             _TWO_OF_FOUR,
             checks.dtype_in("float8_e4m3fn"),

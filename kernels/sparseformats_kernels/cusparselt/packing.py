@@ -1,19 +1,24 @@
 """A matrix as the library reads it: pruned to half its places, compressed into memory of ours.
 
 An n:m matrix is written into a dense array, +0 where it has no non-zero, which the library then
-compresses; the array is freed. What the compressed bytes mean is not documented, so nothing here
-reads them. That at most half of the places are non-zero is proven by the format, so the library's
-own check (``cusparseLtSpMMAPruneCheck``) is not asked.
+compresses; the array is freed. That at most half of the places are non-zero is proven by the
+format, so the library's own check (``cusparseLtSpMMAPruneCheck``) is not asked.
+
+What the compressed bytes mean is not documented. Where it was learnt, see
+`sparseformats.formats.blob24`, a 2:4 matrix can be written into them without the dense array, on
+request: ``SPARSEFORMATS_CUSPARSELT_PACK=direct``. The bytes are the same.
 """
 
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Final, NamedTuple, final
+import os
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, final
 
 from sparseformats._arrays import Array, ArrayLibrary
 from sparseformats._dtypes import itemsize
 from sparseformats.formats import NM, SparseMatrix
+from sparseformats.formats.blob24 import LEARNT, BlobLayout, as_number, encode
 from sparseformats_kernels.cuda.devices import Device
 from sparseformats_kernels.cuda.elements import as_dense
 from sparseformats_kernels.cusparselt import api as c
@@ -22,7 +27,10 @@ from sparseformats_kernels.cusparselt.handles import Handle
 if TYPE_CHECKING:
     from sparseformats_kernels.cusparselt.api import Api, Opaque
 
-__all__ = ["Blob", "Tile", "padded", "tile", "unpacked"]
+__all__ = ["PACK", "Blob", "Tile", "direct", "padded", "tile", "unpacked"]
+
+PACK = "SPARSEFORMATS_CUSPARSELT_PACK"
+"""Name of the variable in the environment that asks for packing without a dense array."""
 
 
 class Tile(NamedTuple):
@@ -68,6 +76,26 @@ def unpacked(A: SparseMatrix, dtype: str) -> Array:
     return whole
 
 
+def direct(
+    api: Api,
+    handle: Handle,
+    device: Device,
+    A: SparseMatrix,
+    gives: str,
+    capability: tuple[int, int] | None,
+) -> Blob | None:
+    """The blob of a 2:4 matrix without a dense array, where that is asked for and was learnt."""
+    if os.environ.get(PACK, "").strip() != "direct" or not isinstance(A, NM) or capability is None:
+        return None
+    layout = LEARNT.get((as_number(api.version), capability, A.dtype_name))
+    if layout is None or (A.n, A.m) != (2, 4) or layout.unfit(A.shape):
+        return None
+    made = Blob.laid_out(A, layout, gives)
+    # Were the library's blob of another size, this would not be its layout.
+    size, _ = made.sizes(api, handle.address)
+    return made if size == made.array.nbytes else None
+
+
 @final
 class Blob:
     """A compressed matrix.
@@ -89,10 +117,16 @@ class Blob:
     def __init__(
         self, api: Api, handle: Handle, device: Device, dense: Array, dtype: str, gives: str
     ) -> None:
-        self.m, self.k = (int(size) for size in dense.shape)
-        self.dtype, self.gives = dtype, gives
-        self.computes = c.COMPUTE_32I if gives == "int32" else c.COMPUTE_32F
+        self._name(tuple(int(size) for size in dense.shape), dtype, gives)
         self.array = self._compress(api, handle.address, device, dense)
+
+    @classmethod
+    def laid_out(cls, A: NM, layout: BlobLayout, gives: str) -> Self:
+        """The blob of a 2:4 matrix as this library writes it, not cuSPARSELt."""
+        made = object.__new__(cls)
+        made._name(A.shape, A.dtype_name, gives)
+        made.array = encode(layout, A)
+        return made
 
     def describe(self, api: Api, handle: int) -> Opaque:
         """A descriptor of the matrix; who calls destroys it."""
@@ -101,15 +135,26 @@ class Blob:
         api.call("cusparseLtStructuredDescriptorInit", handle, struct.address, *facts)
         return struct
 
+    def sizes(self, api: Api, handle: int) -> tuple[int, int]:
+        """Bytes of the compressed matrix, and of the memory that compressing takes meanwhile."""
+        struct = self.describe(api, handle)
+        try:
+            return _sizes(api, handle, struct)
+        finally:
+            api.function("cusparseLtMatDescriptorDestroy")(struct.address)
+
+    def _name(self, shape: tuple[int, ...], dtype: str, gives: str) -> None:
+        self.m, self.k = shape
+        self.dtype, self.gives = dtype, gives
+        self.computes = c.COMPUTE_32I if gives == "int32" else c.COMPUTE_32F
+
     def _compress(self, api: Api, handle: int, device: Device, dense: Array) -> Array:
         lib: ArrayLibrary = device.lib
         struct = self.describe(api, handle)
         try:
-            size, extra = ctypes.c_size_t(), ctypes.c_size_t()
-            where = ctypes.addressof(size), ctypes.addressof(extra)
-            api.call("cusparseLtSpMMACompressedSize2", handle, struct.address, *where)
-            found = device.empty((max(1, size.value),), "uint8")
-            buffer = device.empty((max(1, extra.value),), "uint8")
+            size, extra = _sizes(api, handle, struct)
+            found = device.empty((max(1, size),), "uint8")
+            buffer = device.empty((max(1, extra),), "uint8")
             places = (lib.address(x) for x in (dense, found, buffer))
             api.call(
                 "cusparseLtSpMMACompress2",
@@ -118,3 +163,10 @@ class Blob:
         finally:
             api.function("cusparseLtMatDescriptorDestroy")(struct.address)
         return found
+
+
+def _sizes(api: Api, handle: int, struct: Opaque) -> tuple[int, int]:
+    size, extra = ctypes.c_size_t(), ctypes.c_size_t()
+    where = ctypes.addressof(size), ctypes.addressof(extra)
+    api.call("cusparseLtSpMMACompressedSize2", handle, struct.address, *where)
+    return size.value, extra.value

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any, Final, final
 
 from sparseformats._arrays import Array
-from sparseformats.formats import NM
+from sparseformats.formats import NM, SparseMatrix
 from sparseformats_kernels.cuda.common import deliver
 from sparseformats_kernels.cusparselt.state import State
 
@@ -26,16 +26,18 @@ LARGEST: Final = 2**24 // 128
 Run = Callable[..., Array]
 
 
-def edges_of(A: NM, multiple: int) -> tuple[int, ...]:
+def edges_of(A: SparseMatrix, multiple: int) -> tuple[int, ...]:
     """Columns at which to cut, 0 and the last included: as few and as even slices as will do.
 
     Parameters
     ----------
-    A : NM
-        Of int8.
+    A : SparseMatrix
+        n:m, of int8.
     multiple : int
         Of which edges are multiples.
     """
+    if not isinstance(A, NM):
+        raise TypeError(f"expected an n:m matrix, got {A.format}")
     lib, k = A.lib, A.shape[1]
     groups, each = int(A.data.shape[1]), max(1, multiple // A.m)
     sizes = lib.xp.sum(lib.xp.abs(lib.astype(A.data, "int32")), axis=2)

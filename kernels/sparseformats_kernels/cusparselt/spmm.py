@@ -6,7 +6,7 @@ a warm call makes one tuple, finds what serves it, and launches.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 from threading import get_ident
@@ -14,14 +14,14 @@ from typing import Any, final
 
 from sparseformats._arrays import Array
 from sparseformats.dispatch.query import Query
-from sparseformats.formats import NM, SparseMatrix
+from sparseformats.formats import SparseMatrix
 from sparseformats_kernels.cuda.common import deliver
 from sparseformats_kernels.cuda.devices import Device, device_of
-from sparseformats_kernels.cusparselt.api import ORDER_COL
+from sparseformats_kernels.cusparselt.api import ORDER_COL, Api
 from sparseformats_kernels.cusparselt.finding import the_api
-from sparseformats_kernels.cusparselt.handles import handle
+from sparseformats_kernels.cusparselt.handles import Handle, handle
 from sparseformats_kernels.cusparselt.launching import Launch
-from sparseformats_kernels.cusparselt.packing import Blob, tile, unpacked
+from sparseformats_kernels.cusparselt.packing import Blob, direct, tile, unpacked
 from sparseformats_kernels.cusparselt.serving import Given, Served, given, serve, usual
 from sparseformats_kernels.cusparselt.slices import Slices, edges_of
 from sparseformats_kernels.cusparselt.state import State
@@ -39,19 +39,17 @@ class CuSparseLtProduct:
     @staticmethod
     def pack(A: SparseMatrix, query: Query) -> State | Slices:
         """Compress the matrix; waits until that is done, since other streams may use it at once."""
-        dtype, (m, k) = A.dtype_name, A.shape
-        device, api = device_of(A.data, A.lib), the_api()
-        edges: tuple[int, ...] = (0, k)
-        if dtype == "int8" and isinstance(A, NM):
-            edges = edges_of(A, tile(dtype).sparse)
-        parts = []
+        dtype = A.dtype_name
+        device, api, gives = device_of(A.data, A.lib), the_api(), _GIVES.get(dtype, dtype)
         with device.here():
-            dense, context = unpacked(A, dtype), handle(api, device.index)
-            for begin, end in pairwise(edges):
-                last = end == k
-                piece = dense if begin == 0 and last else dense[:, begin : None if last else end]
-                piece, gives = A.lib.contiguous(piece), _GIVES.get(dtype, dtype)
-                blob = Blob(api, context, device, piece, dtype, gives)
+            context = handle(api, device.index)
+            edges = edges_of(A, tile(dtype).sparse) if dtype == "int8" else (0, A.shape[1])
+            parts, m = [], A.shape[0]
+            for blob, (begin, end) in zip(
+                _blobs(api, context, device, (A, gives, query.capability), edges),
+                pairwise(edges),
+                strict=True,
+            ):
                 out, shape = query.out_dtype or gives, (m, end - begin)
                 parts.append(State(device, api, blob, shape, out, _name_of(device)))
             device.settle()  # only then may `dense` go, and other streams come
@@ -111,6 +109,27 @@ class CuSparseLtProduct:
         if isinstance(state, Slices) or query.n < FEW:
             return None
         return Batched(state, query.deterministic)
+
+
+def _blobs(
+    api: Api,
+    context: Handle,
+    device: Device,
+    matrix: tuple[SparseMatrix, str, tuple[int, int] | None],
+    edges: tuple[int, ...],
+) -> Iterator[Blob]:
+    """Slices of a matrix, compressed: (A, results' dtype, compute capability) between edges."""
+    A, gives, capability = matrix
+    whole = len(edges) == 2
+    blob = direct(api, context, device, A, gives, capability) if whole else None
+    if blob is not None:
+        yield blob
+        return
+    dense = unpacked(A, A.dtype_name)
+    for begin, end in pairwise(edges):
+        last = end == A.shape[1]  # which has the columns that were added as well
+        piece = dense if whole else A.lib.contiguous(dense[:, begin : None if last else end])
+        yield Blob(api, context, device, piece, A.dtype_name, gives)
 
 
 def _name_of(device: Device) -> str:

@@ -147,14 +147,16 @@ def gathered(query: Query, processors: int) -> Config:
 def few(query: Query, processors: int) -> Config:
     """Parameters of the kernel for a few columns.
 
-    A warp for each slice; the fewer programs, the more slices, so that enough is on the way to
-    keep memory busy.
+    One warp makes 16 rows where that gives every processor several; else a warp for each slice of
+    a row of blocks, so that enough is on the way to keep memory busy. No deeper pipeline: with
+    indices brought ahead as well, kernels of Triton 3.6 met misaligned addresses.
     """
     bn = next((w for w in (8, 16, 32) if query.n <= w), 64)
     programs = -(-query.m // 16) * -(-max(query.n, 1) // bn)
-    slices = 2 if programs >= 6 * processors else 4 if programs >= 3 * processors else 8
-    bk = 32 if query.a_dtype == "float32" else 64
-    return Config(16, bn, bk, slices, 3 if slices == 2 else 2, warps=slices)
+    slices = 1 if programs >= 4 * processors else 2 if programs >= 2 * processors else 4
+    wide = slices == 1 and bn <= 32 and _block(query)[1] >= 64
+    bk = 32 if query.a_dtype == "float32" else 128 if wide else 64
+    return Config(16, bn, bk, slices, 2, warps=slices)
 
 
 def grouped(query: Query, processors: int) -> Config:
@@ -168,13 +170,13 @@ def grouped(query: Query, processors: int) -> Config:
     enough = 0.9 * processors
     bm = 64 if -(-query.m // 64) * columns >= 1.5 * processors else 16
     programs = -(-query.m // bm) * columns
-    warps = 8
+    warps = 4 if bm == 64 and bn > 16 else 8
     while warps > 1 and warps > tiles:
         warps //= 2
     parts = 1
     while programs * parts < enough and tiles >= 4 * warps * parts:
         parts *= 2
-    return Config(bm, bn, 64, parts, 3 if bm == 64 else 4, warps=warps)
+    return Config(bm, bn, 64, parts, 2 if bm == 64 and warps == 8 else 4, warps=warps)
 
 
 RULES = {

@@ -35,7 +35,7 @@ from sparseformats.errors import InvalidTensorError, LossyConversionError, Patte
 from sparseformats.formats import NM
 from sparseformats.formats.checks import violations
 
-__all__ = ["PACKINGS", "Packing", "pack", "unpack"]
+__all__ = ["PACKINGS", "Packing", "pack", "refuse_side_minus", "unpack"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +127,24 @@ def pack(A: NM) -> tuple[Array, Array]:
     """
     lib, packing = A.lib, PACKINGS[A.dtype_name]
     (m, k), xp = A.shape, A.lib.xp
-    if A.side is not None:
-        _refuse_minus(lib, lib.bits(A.side.data) != 0, "side record")
+    refuse_side_minus(A)
     if packing.group == 2:
         values, codes = _by_pairs(A)
     else:
         values, codes = A.data, A.indices[..., 0] | (A.indices[..., 1] << 2)
     words = _words(lib, xp.reshape(codes, (m, k // packing.width, packing.codes)), packing)
     return xp.reshape(values, (m, k // 2)), _as_laid_out(lib, words, packing)
+
+
+def refuse_side_minus(A: NM) -> None:
+    """Refuse a stored -0.0 in the side record, for which no packed layout has a place.
+
+    Raises
+    ------
+    LossyConversionError
+    """
+    if A.side is not None:
+        _refuse_minus(A.lib, A.lib.bits(A.side.data) != 0, "side record")
 
 
 # ---- words: their order in memory, and the codes in them

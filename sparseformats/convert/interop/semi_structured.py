@@ -2,8 +2,10 @@
 
 Two classes of torch hold 2:4 matrices. The CUTLASS one has its values and its metadata apart, in a
 layout that `cutlass24` knows. The cuSPARSELt one has both in one blob, whose layout NVIDIA does
-not document and changes at will: a blob is read only where its layout was learnt, for that very
-version of the library and that dtype, and `LEARNT` says where. Nothing is decoded by multiplying
+not document and changes at will: a blob is read and made only where its layout was learnt, for that
+very version of the library, compute capability and dtype, as `sparseformats.formats.blob24` has it.
+A blob does not say who made it. It is taken to come from the library that is present and from the
+device on which it lies, as torch takes it when it multiplies. Nothing is decoded by multiplying
 with an identity matrix, as ``T.to_dense()`` of cuSPARSELt does: 0 x inf would poison a row.
 
 Either holds a matrix (``packed``), its transpose (``packed_t``), or both.
@@ -15,19 +17,16 @@ from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 from sparseformats import _arrays
-from sparseformats._arrays import Array
-from sparseformats.convert.interop.cutlass24 import PACKINGS, pack, unpack
+from sparseformats._arrays import Array, ArrayLibrary
+from sparseformats.convert.interop.cutlass24 import PACKINGS, pack, refuse_side_minus, unpack
 from sparseformats.convert.interop.move import to_library
 from sparseformats.formats import NM, SparseMatrix, Transposed
+from sparseformats.formats.blob24 import LEARNT, BlobLayout, decode, elements, encode, learnt
 
-__all__ = ["LEARNT", "Decoder", "from_semi_structured", "to_semi_structured", "unfit"]
+__all__ = ["KINDS", "from_semi_structured", "to_semi_structured", "unfit"]
 
-Decoder = Callable[[Array, tuple[int, int]], tuple[Array, Array]]
-"""From a blob and the shape (m, k) to values and positions of slots, (m, k/4, 2) each."""
-
-LEARNT: Final[dict[tuple[int, str], Decoder]] = {}
-"""Layouts of blobs by version of cuSPARSELt, as ``torch.backends.cusparselt.version()`` has it,
-and dtype. Empty as long as none was learnt on a device and verified there."""
+KINDS: Final = ("cutlass", "cusparselt")
+"""torch's classes of semi-structured tensors, as `to_torch` calls them."""
 
 _INSTEAD = (
     'keep the weight it was made from and use sparseformats.from_dense(W, "2:4"), or W = '
@@ -89,30 +88,51 @@ def _read_cutlass(T: Any, packed: Any, meta: Any, shape: tuple[int, int]) -> tup
 
 
 def _read_cusparselt(T: Any, packed: Any, meta: Any, shape: tuple[int, int]) -> tuple[Array, Array]:
+    lib = _arrays.of(packed)
+    dtype = lib.dtype_name(packed)
+    layout = _layout(lib, packed, dtype)
+    if isinstance(layout, str):
+        _refuse(T, f"holds {dtype} values in {layout}")
+    if meta is not None or T.compressed_swizzled_bitmask is not None:
+        _refuse(T, "was pruned by torch itself, which lays out metadata in another way")
+    reason = layout.unfit(shape)
+    if reason:
+        _refuse(T, f"holds a blob of a shape that was not learnt: {reason}")
+    found, expected = int(packed.numel()), elements(dtype, shape)
+    if not expected <= found < expected + shape[0]:  # torch fills up the last column of `packed`
+        _refuse(T, f"of shape {shape} holds {found} elements of {dtype}, not {expected}")
+    return decode(type(T).__name__, lib, layout, lib.contiguous(packed.detach()), shape)
+
+
+def _layout(lib: ArrayLibrary, x: Array, dtype: str) -> BlobLayout | str:
+    """The layout of blobs on the device of `x`, or words for a blob of which none is known."""
     import torch
 
-    version, dtype = torch.backends.cusparselt.version(), _arrays.of(packed).dtype_name(packed)
-    decode = LEARNT.get((version, dtype))
-    if decode is None or meta is not None:
-        known = ", ".join(f"{v} ({d})" for v, d in sorted(LEARNT)) or "none so far"
-        _refuse(
-            T,
-            f"holds {dtype} values in a blob of cuSPARSELt {version or '(not present here)'}, "
-            f"whose layout is undocumented and differs by version; layouts learnt: {known}",
-        )
-    return decode(packed.detach(), shape)
+    version, capability = torch.backends.cusparselt.version(), lib.capability(lib.device(x))
+    found = None if capability is None else LEARNT.get((version, capability, dtype))
+    if found is not None:
+        return found
+    where = lib.device(x) if capability is None else "compute capability {}.{}".format(*capability)
+    return (
+        f"a blob of cuSPARSELt {version or '(not present here)'} on {where}, whose layout is "
+        "undocumented and may differ by version, compute capability and dtype; layouts learnt: "
+        f"{learnt()}"
+    )
 
 
 def _refuse(T: Any, why: str) -> NoReturn:
     raise TypeError(f"from_torch: {type(T).__name__} {why}; {_INSTEAD}")
 
 
-def unfit(A: SparseMatrix) -> str:
-    """Why torch's semi-structured tensors cannot hold a 2:4 matrix; empty where they can."""
+def unfit(A: SparseMatrix, kind: str) -> str:
+    """Why torch's semi-structured tensors of a kind cannot hold a 2:4 matrix; empty if they can."""
+    size = A.shape[::-1] if isinstance(A, Transposed) else A.shape
+    if kind == "cusparselt":
+        return _unfit_for_a_blob(A, size)
     packing = PACKINGS.get(A.dtype_name)
     if packing is None:
         return f"torch's semi-structured tensors hold {', '.join(PACKINGS)}, not {A.dtype_name}"
-    m, k = A.shape[::-1] if isinstance(A, Transposed) else A.shape
+    m, k = size
     if m and k and m % packing.rows == 0 and k % packing.columns == 0:
         return ""
     return (
@@ -122,22 +142,49 @@ def unfit(A: SparseMatrix) -> str:
     )
 
 
-def to_semi_structured(A: SparseMatrix) -> Any:
-    """``SparseSemiStructuredTensorCUTLASS`` of a 2:4 matrix that is not `unfit`, or of a transpose.
+def _unfit_for_a_blob(A: SparseMatrix, size: tuple[int, int]) -> str:
+    held = to_library(A, "torch")
+    base = held.base if isinstance(held, Transposed) else held
+    assert isinstance(base, NM)
+    layout = _layout(base.lib, base.data, A.dtype_name)
+    if isinstance(layout, str):
+        return f"{A.dtype_name} values would go into {layout}"
+    reason = layout.unfit(size)
+    return reason and f"cuSPARSELt's blob of a shape that was not learnt: {reason}"
+
+
+def to_semi_structured(A: SparseMatrix, kind: str) -> Any:
+    """Semi-structured tensor of a 2:4 matrix that is not `unfit`, or of a transpose.
 
     Raises
     ------
     PatternError, LossyConversionError
-        Of `pack`.
+        Of `pack`; of a blob, a stored -0.0 in the side record.
     """
     import torch
 
     held = to_library(A, "torch")
     base = held.base if isinstance(held, Transposed) else held
     assert isinstance(base, NM)
-    packed, meta = pack(base)
-    packed = base.lib.copy(packed)
-    turned = isinstance(A, Transposed)
-    own = {"packed_t": packed, "meta_t": meta} if turned else {"packed": packed, "meta": meta}
+    if kind == "cusparselt":
+        make, parts = torch.sparse.SparseSemiStructuredTensorCUSPARSELT, (_blob(base), None)
+    else:
+        make = torch.sparse.SparseSemiStructuredTensorCUTLASS
+        packed, meta = pack(base)
+        parts = (base.lib.copy(packed), meta)
+    names = ("packed_t", "meta_t") if isinstance(A, Transposed) else ("packed", "meta")
     fields = dict.fromkeys(("packed", "meta", "packed_t", "meta_t", "compressed_swizzled_bitmask"))
-    return torch.sparse.SparseSemiStructuredTensorCUTLASS(torch.Size(A.shape), **{**fields, **own})
+    return make(torch.Size(A.shape), **{**fields, **dict(zip(names, parts, strict=True))})
+
+
+def _blob(A: NM) -> Array:
+    """``packed`` of a cuSPARSELt tensor: a row of the matrix a row, filled up with zeros."""
+    lib, m = A.lib, A.shape[0]
+    refuse_side_minus(A)
+    layout = _layout(lib, A.data, A.dtype_name)
+    assert isinstance(layout, BlobLayout)
+    blob = encode(layout, A)
+    missing = -int(blob.shape[0]) % (m * A.data.itemsize)
+    if missing:
+        blob = lib.concat([blob, lib.zeros((missing,), "uint8", A.device)])
+    return lib.reshape(lib.from_bits(blob, A.dtype_name), (m, -1))

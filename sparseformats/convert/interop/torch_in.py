@@ -28,8 +28,9 @@ def from_torch(
     ----------
     T : torch.Tensor
         Strided, of layout COO (coalesced or not), CSR, CSC, BSR or BSC, or a
-        ``SparseSemiStructuredTensorCUTLASS``. A sparse tensor keeps its layout; BSC becomes
-        ``Transposed(BSR)``, semi-structured is 2:4, its ``.t()`` a transpose of that.
+        ``SparseSemiStructuredTensorCUTLASS``, or one of cuSPARSELt where the layout of its bytes
+        was learnt. A sparse tensor keeps its layout; BSC becomes ``Transposed(BSR)``,
+        semi-structured is 2:4, its ``.t()`` a transpose of that.
     format : str, optional
         What to convert to; default CSR for a strided tensor, of which every element that is not
         zero is stored.
@@ -55,7 +56,8 @@ def from_torch(
     ------
     TypeError
         Not a tensor, or a layout or dtype that has no form here: so are semi-structured tensors
-        of cuSPARSELt, whose packed bytes are undocumented, and those that torch itself pruned.
+        that torch itself pruned, and those of cuSPARSELt, whose packed bytes are undocumented,
+        but for the versions, devices and dtypes of which they were learnt.
     ValueError
         Batched or hybrid tensors, or ones without values (device ``"meta"``).
     NotImplementedError

@@ -7,7 +7,7 @@ from typing import Any
 from sparseformats._dtypes import INT64_MAX, VALUE_DTYPES
 from sparseformats.convert.interop.common import instead_of, ragged
 from sparseformats.convert.interop.move import to_library
-from sparseformats.convert.interop.semi_structured import to_semi_structured, unfit
+from sparseformats.convert.interop.semi_structured import KINDS, to_semi_structured, unfit
 from sparseformats.formats import SparseMatrix, Transposed
 
 __all__ = ["to_torch"]
@@ -19,12 +19,13 @@ _FITS_PACKED = {
 }
 
 
-def to_torch(A: SparseMatrix) -> Any:
+def to_torch(A: SparseMatrix, *, packed: str = "cutlass") -> Any:
     """Sparse torch tensor of `A`, on its device: layouts COO, CSR, CSC, BSR; BSC of ``bsr.T``.
 
     Of 2:4 it is a ``SparseSemiStructuredTensorCUTLASS``, of ``2:4.T`` the transpose of one, as its
     ``.t()`` gives it. torch multiplies with them on CUDA devices of compute capability 8.x only,
-    and warns once that they are a prototype.
+    and warns once that they are a prototype. ``packed="cusparselt"`` makes the other class, a
+    ``SparseSemiStructuredTensorCUSPARSELT``, where the layout of its bytes was learnt.
 
     The tensors are copies: torch's objects change in place. Index widths are kept, except that
     torch's COO has int64 only. torch's own invariant check runs on the result.
@@ -33,18 +34,23 @@ def to_torch(A: SparseMatrix) -> Any:
     ----------
     A : COO, CSR, CSC, BSR, 2:4, or the transpose of a BSR or 2:4
         Of any library; blocks must divide the shape, which for 2:4 is a multiple of torch's tiles.
+    packed : ``"cutlass"`` or ``"cusparselt"``
+        Of 2:4: which of torch's classes. A cuSPARSELt tensor is made on the device where it is
+        used, and serves there only.
 
     Raises
     ------
     TypeError
-        torch has no such layout or dtype, or the blocks do not divide the shape; the text names
+        torch has no such layout or dtype, or the blocks do not divide the shape, or cuSPARSELt's
+        layout was not learnt for its version, the device, the dtype or the shape; the text names
         alternatives.
     PatternError
         A float32 2:4 matrix that is not 1:2, which is the hardware's pattern for that type.
     LossyConversionError
         A stored -0.0 of a 2:4 matrix for which its group has no room.
     ValueError
-        torch cannot express a shape with 2**63 or more elements.
+        torch cannot express a shape with 2**63 or more elements; an unknown `packed`, or one for
+        another format than 2:4.
 
     Notes
     -----
@@ -57,9 +63,9 @@ def to_torch(A: SparseMatrix) -> Any:
     tensor([[0., 2.],
             [3., 0.]], dtype=torch.float64)
     """
-    _refuse(A)
+    _refuse(A, packed)
     if A.format in _PACKED:
-        return to_semi_structured(A)
+        return to_semi_structured(A, packed)
     import torch
 
     held = to_library(A, "torch")
@@ -84,9 +90,14 @@ def to_torch(A: SparseMatrix) -> Any:
     return make(own["indptr"], own["indices"], own["data"], **checked)
 
 
-def _refuse(A: SparseMatrix) -> None:
+def _refuse(A: SparseMatrix, packed: str) -> None:
+    if packed not in KINDS or (packed != KINDS[0] and A.format not in _PACKED):
+        raise ValueError(
+            f"to_torch: packed says which class holds 2:4, one of {', '.join(map(repr, KINDS))}; "
+            f"got {packed!r} for a matrix in {A.format}"
+        )
     if A.format in _PACKED:
-        reason = unfit(A)
+        reason = unfit(A, packed)
         if reason:
             raise TypeError(f"{reason}; use {instead_of(A)} first, for the format {A.format}")
         return

@@ -13,7 +13,7 @@ from sparseformats.errors import KernelLoadWarning
 from sparseformats_kernels.cusparselt import choices, searching, state as state_module, timing
 from sparseformats_kernels.cusparselt.choices import CHOICES, SEARCH, Choices, user_file
 from sparseformats_kernels.cusparselt.plans import DEFAULT, Algorithm
-from sparseformats_kernels.cusparselt.searching import Found, everything, search
+from sparseformats_kernels.cusparselt.searching import TRUSTED, Found, everything, search
 from sparseformats_kernels.cusparselt.spmm import CuSparseLtProduct
 from tests.kernels.cusparselt.fake import Fake
 from tests.kernels.cusparselt.support import expected, matrix, operand, packed, same
@@ -265,3 +265,16 @@ def test_tables_that_come_with_the_library_are_read_before(
     assert found.source(FACTS) == "h200.json"
     found.keep(FACTS, FOUND)
     assert Choices().find(FACTS) == Algorithm(4)  # the user's own counts
+
+
+def test_ids_that_end_a_process_are_never_tried() -> None:
+    tried: list[Algorithm] = []
+
+    def measure(algorithms: Sequence[Algorithm], thorough: bool) -> dict[Algorithm, float]:
+        tried.extend(algorithms)
+        return {algorithm: 100.0 - algorithm.id for algorithm in algorithms}
+
+    found = search(TRUSTED + 20, measure, same_bits=False)
+    assert found is not None
+    assert found.algorithm.id == TRUSTED - 1
+    assert max(algorithm.id for algorithm in (*tried, *everything(TRUSTED + 20))) == TRUSTED - 1
