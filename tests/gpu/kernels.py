@@ -115,6 +115,8 @@ def drawn(case: Case) -> dict[str, Any]:
     record = record_of(case.op, case.kernel)
     whole = Query("matmul", "bsr", m=4, k=4, n=2, blocksize=(2, 2))
     ragged = Query("matmul", "bsr", m=5, k=5, n=2, blocksize=(2, 2))
+    if _asks(record, "pattern", Query("matmul", "n:m", m=4, k=4, n=2, pattern=(3, 4))):
+        return {"formats": "2:4"}
     if _asks(record, "blocksize", whole):
         shapes = [(16, 32), (33, 17), (20, 40), (32, 0), (0, 16), (16, 16)]
         if _asks(record, "divisibility", ragged):

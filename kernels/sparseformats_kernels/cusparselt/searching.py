@@ -61,7 +61,7 @@ def splits(algorithm: Algorithm) -> list[Algorithm]:
 
 def everything(most: int) -> list[Algorithm]:
     """All that can be chosen, for an exhaustive search."""
-    return [*whole(most), *(cut for i in range(most) for cut in splits(Algorithm(i)))]
+    return [*whole(most), *(cut for each in whole(most)[1:] for cut in splits(each))]
 
 
 def search(most: int, measure: Measure, *, same_bits: bool) -> Found | None:
