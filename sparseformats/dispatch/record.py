@@ -37,11 +37,14 @@ class Tolerance:
         Multiple of the bound that is allowed; 0 means bit for bit.
     multiplies_in : str or None
         Dtype to which operands are rounded before they are multiplied (``"tf32"``).
+    nan_for_infinity : bool
+        NaN may stand where the exact result is infinite; never a finite number.
     """
 
     accumulator: str | None = None
     factor: float = 1.0
     multiplies_in: str | None = None
+    nan_for_infinity: bool = False
 
 
 EXACT = Tolerance(factor=0.0)

@@ -103,7 +103,7 @@ def assert_close(
     left : bool
         Whether ``X @ A`` was computed.
     **bound
-        Options of `error_bound`.
+        Options of `error_bound`, and `nan_for_infinity` as a record's tolerance has it.
 
     Raises
     ------
@@ -130,8 +130,9 @@ def assert_product(actual: Host, product: Product, **options: Any) -> None:
     product : Product
         What `sparseformats.reference` makes of the same operands.
     **options
-        Options of `error_bound`.
+        Options of `error_bound`, and `nan_for_infinity` as a record's tolerance has it.
     """
+    lost = options.pop("nan_for_infinity", False)
     if actual.shape != product.value.shape:
         raise AssertionError(f"expected shape {product.value.shape}, got {actual.shape}")
     if _dtypes.kind(product.dtype) in "biu":
@@ -144,6 +145,7 @@ def assert_product(actual: Host, product: Product, **options: Any) -> None:
         error = np.abs(wide - product.value).astype(np.float64)
         judged = _judged(product, wide, bound)
         wrong = judged & _misplaced(product, wide)
+        wrong &= ~(np.isnan(wide) & np.isinf(product.value)) | (not lost)
         both = np.isfinite(wide) & np.isfinite(product.value)
         wrong |= judged & both & ~(error <= bound)
     _report(wrong, actual, product, bound, error)

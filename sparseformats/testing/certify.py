@@ -187,6 +187,7 @@ def _bound(record: KernelRecord, flush: bool) -> dict[str, Any]:
         "accumulator": record.tolerance.accumulator,
         "factor": max(record.tolerance.factor, 1.0),
         "extra": 2 * _ROUNDOFF[record.tolerance.multiplies_in],
+        "nan_for_infinity": record.tolerance.nan_for_infinity,
         "flush": flush,
     }
 

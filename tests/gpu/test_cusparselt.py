@@ -285,8 +285,9 @@ def test_every_algorithm_is_exact(layout: str, dtype: str, device: str) -> None:
     """Each id, each way to cut sums: partial sums must not be rounded to a half type."""
     if dtype in ("int8", "float8_e4m3fn") and layout == "C":
         return  # operands in rows are turned
-    A = matrix(device, (256, 2048), dtype)
-    X = operand(device, 2048, 128, dtype, layout)
+    k = 512 if dtype == "float8_e4m3fn" else 2048  # whose sums leave what it holds
+    A = matrix(device, (256, k), dtype)
+    X = operand(device, k, 128, dtype, layout)
     state, _ = bound(A, X, x_layout=layout)
     query = query_for(A, X, x_layout=layout, device="cuda")
     served = serve(state.blob, (state.m, state.k), usual(query, 128), True)

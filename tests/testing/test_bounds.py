@@ -168,3 +168,29 @@ def test_left_operands_and_scalars() -> None:
 def test_an_empty_result_is_right() -> None:
     A = matrix(np.zeros((0, 3)))
     testing.assert_close(np.zeros((0, 2)), A, np.ones((3, 2)))
+
+
+@pytest.mark.parametrize(
+    ("exact", "actual", "lost", "right"),
+    [
+        (-np.inf, np.nan, True, True),
+        (np.inf, np.nan, True, True),
+        (-np.inf, np.nan, False, False),
+        (np.nan, np.inf, True, False),
+        (-np.inf, np.inf, True, False),
+        (-np.inf, -65504.0, True, False),
+        (1.0, np.nan, True, False),
+        (-np.inf, -np.inf, True, True),
+    ],
+)
+def test_nan_for_an_infinity_where_a_kernel_says_so(
+    exact: float, actual: float, lost: bool, right: bool
+) -> None:
+    A = CSR(np.array([exact], np.float16), np.array([0]), np.array([0, 1]), (1, 1))
+    product = reference.matmul(A, np.ones((1, 1), np.float16))
+    made = np.array([[actual]], np.float16)
+    if right:
+        testing.assert_product(made, product, nan_for_infinity=lost)
+    else:
+        with pytest.raises(AssertionError):
+            testing.assert_product(made, product, nan_for_infinity=lost)

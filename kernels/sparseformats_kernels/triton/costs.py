@@ -19,7 +19,9 @@ L2 = 9.0e6  # bytes/us, tiles brought by the copy engine
 L2_GATHER = 3.1e6  # bytes/us, gathered rows
 L2_SHARED = {16: 7.4e6, 32: 8.0e6}  # bytes/us by rows of a block, tiles that block rows share
 DRAM = 3.6e6  # bytes/us, values that are read once
+L2_GROUPS = 7.5e6  # bytes/us, weights and fragments of the operand
 L2_FEW = 4.0e6  # bytes/us, gathered rows of a few columns
+_FEW = 64  # columns up to which a row of blocks is over before a deep pipeline is full
 TENSOR_WARP = 3.3e8  # multiplications and additions/us, half types, by instructions of one warp
 TENSOR = 6.6e8  # multiplications and additions/us, half types
 TENSOR_TF32, SIMD = 1.5e8, 3.0e7  # float32
@@ -50,7 +52,8 @@ def _time(query: Query, high: int, wide: int, flops: float, l2: float) -> float:
 def blocks(query: Query) -> float:
     """The warp-specialised kernel."""
     config = configs.specialised(query, PROCESSORS)
-    return _time(query, config.BM, config.BN, TENSOR, L2) + _copies(query)
+    start = 0.0 if query.n > _FEW else 2.0 if config.BK >= 64 else 5.0
+    return _time(query, config.BM, config.BN, TENSOR, L2) + _copies(query) + start
 
 
 def shared(query: Query) -> float:
@@ -66,7 +69,9 @@ def shared(query: Query) -> float:
     moved = (steps * config.BN + stored * r) * c * size * columns
     compute = 2 * stored * r * c * columns * config.BN / (TENSOR / 2)
     tiles = -(-rows // high) * columns / PROCESSORS
-    return LAUNCH + max(moved / L2_SHARED.get(r, L2), compute) + tiles * TILE + _copies(query)
+    start = 0.0 if query.n > _FEW else 4.5
+    moved /= L2_SHARED.get(r, L2)
+    return LAUNCH + start + max(moved, compute) + tiles * TILE + _copies(query)
 
 
 def _copies(query: Query) -> float:
@@ -121,5 +126,5 @@ def groups(query: Query) -> float:
     weights = query.m * query.k * 9 / 8
     again = -(-query.m // config.BM) * query.k * config.BN * columns * 2
     compute = 2 * query.m * query.k * columns * config.BN / 2 / TENSOR_WARP
-    moved = max(weights / DRAM, (weights * columns + again) / (L2 / 1.5))
-    return LAUNCH + max(moved, compute) + (2.0 if config.G > 1 else 0.0)
+    moved = max(weights / DRAM, (weights * columns + again) / L2_GROUPS)
+    return 1.0 + moved + compute + (2.0 if config.G > 1 else 0.0)

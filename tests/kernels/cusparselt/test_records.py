@@ -151,7 +151,6 @@ def test_copies_cost() -> None:
         {"k": 4095},
         {"x_layout": "strided"},
         {"out_aligned": False},
-        {"epilogue": "relu"},
     ):
         assert costs.product(query(**change)) > plain * 0.999 + 3
     rows = costs.product(query(**INT8))
