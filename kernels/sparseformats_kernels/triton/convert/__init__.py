@@ -9,7 +9,8 @@ __all__ = ["RECORDS"]
 
 _HERE = "sparseformats_kernels.triton.convert"
 _TRITON, _TORCH = Requirement("triton", "3.6"), Requirement("torch", "2.11")
-_INT32 = 2**31 - 1
+# Kernels count rows, columns and blocks in 32 bits, and look at some beyond the last.
+_SIDE = 2**31 - 2**21
 _MOST = 1 << 24  # entries of a table of blocks that is always made
 
 _REAL = ("bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)))
@@ -40,8 +41,8 @@ _COMMON = (
     ),
     checks.Check(
         "size",
-        f"shape and places for blocks of at most {_INT32:,}",
-        lambda query: max(query.m, query.k, _places(query)) <= _INT32,
+        f"shape and places for blocks of at most {_SIDE:,}",
+        lambda query: max(query.m, query.k, _places(query)) <= _SIDE,
         lambda query: f"{query.m:,} x {query.k:,}, {_places(query):,} places",
     ),
 )
@@ -49,16 +50,23 @@ _COMMON = (
 # worth its memory.
 _TABLE = checks.Check(
     "size",
-    f"at most {_MOST:,} places for blocks, or 4 a stored element",
-    lambda query: _places(query) <= max(_MOST, 4 * (query.nnz or 0)),
+    f"at most {_MOST:,} places for blocks, or 4 a stored element, and {_SIDE // 2:,} of them",
+    lambda query: _places(query) <= min(_SIDE // 2, max(_MOST, 4 * (query.nnz or 0))),
     lambda query: f"{_places(query):,} places, {query.nnz} stored elements",
+)
+
+_ELEMENTS = checks.Check(
+    "size",
+    f"at most {_SIDE:,} stored elements, or pointers of 64 bits",
+    lambda query: query.index_dtype == "int64" or (query.nnz or 0) <= _SIDE,
+    lambda query: f"{query.nnz} stored elements, pointers of {query.index_dtype}",
 )
 
 _STEPS = {
     ("dense", "bsr"): _COMMON,
     ("bsr", "dense"): _COMMON,
     ("bsr", "csr"): _COMMON,
-    ("csr", "bsr"): (*_COMMON, _TABLE),
+    ("csr", "bsr"): (*_COMMON, _TABLE, _ELEMENTS),
 }
 
 
