@@ -73,7 +73,7 @@ def bsr_to_dense(A: BSR, options: Options) -> Array:
     data, out = _whole(lib, A.data), lib.empty((m, n), name, A.device)
     zeros = None if isinstance(A.zeros, str) else A.zeros
     fill = A.zeros is zeros and kind(name) not in "biu"
-    rows, parts, columns = -(-m // r), -(-r // ROWS), -(-n // c)
+    rows, parts = -(-m // r), -(-r // ROWS)
     strip, strips = _strips(n, c, name)
     given = {"data": data, "indices": A.indices, "indptr": A.indptr, "dense": out}
     given |= {"m": m, "n": n, "strips": strips, "parts": parts}
@@ -148,7 +148,9 @@ def csr_to_bsr(A: CSR, options: Options) -> BSR:
         brow = expand(lib, named.indptr, count)
         if A.nnz == count_inside(lib, brow, indices, (r, c), A.shape):
             marks = ALL
-    return BSR.trusted(data=blocks, indices=indices, indptr=named.indptr, shape=A.shape, zeros=marks)
+    return BSR.trusted(
+        data=blocks, indices=indices, indptr=named.indptr, shape=A.shape, zeros=marks
+    )
 
 
 class _Named(NamedTuple):
