@@ -16,7 +16,8 @@ from sparseformats.formats.slots import count_inside, slots_inside, stored_slots
 from sparseformats_kernels.triton.convert import finding, moving
 from sparseformats_kernels.triton.launching import Launcher
 
-__all__ = ["bsr_to_csr", "bsr_to_dense", "csr_to_bsr", "dense_to_bsr"]
+__all__ = ["bsr_to_csr", "bsr_to_dense", "csr_to_bsr", "dense_to_bsr", "kind_of", "pointers"]
+__all__ += ["whole"]
 
 ELEMENTS = 2048  # that a program moves at a time
 COLUMNS = 256  # of a block row, that a program counts or writes at a time
@@ -48,7 +49,7 @@ def dense_to_bsr(D: Array, options: Options) -> BSR:
     flags = lib.empty(rows * columns, "int8", place)
     lie = {"dense": D, "row_step": row_step, "column_step": column_step}
     strip, strips = _strips(n, c, name)
-    shape = {"R": r, "C": c, "G": strip, "RB": min(ROWS, _power(r)), "KIND": _kind(name)}
+    shape = {"R": r, "C": c, "G": strip, "RB": min(ROWS, _power(r)), "KIND": kind_of(name)}
     given = lie | {"flags": flags, "m": m, "n": n, "columns": columns, "strips": strips}
     shape["BY_ROWS"] = column_step == 1
     launch(finding.flag_blocks, rows * strips, given, shape)
@@ -70,14 +71,14 @@ def bsr_to_dense(A: BSR, options: Options) -> Array:
     lib.ensure_fits(m * n * itemsize(name), A.device, f"dense form of a {m} x {n} matrix")
     if not A.nnzb:
         return lib.zeros((m, n), name, A.device)
-    data, out = _whole(lib, A.data), lib.empty((m, n), name, A.device)
+    data, out = whole(lib, A.data), lib.empty((m, n), name, A.device)
     zeros = None if isinstance(A.zeros, str) else A.zeros
     fill = A.zeros is zeros and kind(name) not in "biu"
     rows, parts = -(-m // r), -(-r // ROWS)
     strip, strips = _strips(n, c, name)
     given = {"data": data, "indices": A.indices, "indptr": A.indptr, "dense": out}
     given |= {"m": m, "n": n, "strips": strips, "parts": parts}
-    constants = {"R": r, "C": c, "G": strip, "RB": min(ROWS, _power(r)), "KIND": _kind(name)}
+    constants = {"R": r, "C": c, "G": strip, "RB": min(ROWS, _power(r)), "KIND": kind_of(name)}
     launch = Launcher(lib, data, bits=True)
     launch(moving.write_dense, rows * parts * strips, given, constants | {"FILL": fill})
     if fill and zeros is not None:
@@ -93,17 +94,17 @@ def bsr_to_csr(A: BSR, options: Options) -> CSR:
     lib, (m, n), (r, c), name, place = A.lib, A.shape, A.blocksize, A.dtype_name, A.device
     width = options.width(lib.dtype_name(A.indices), n)
     most = options.width(width, A.nnzb * r * c)
-    data, marked = _whole(lib, A.data), _marked(A)
+    data, marked = whole(lib, A.data), _marked(A)
     rows, groups = int(A.indptr.shape[0]) - 1, max(1, COLUMNS // c)
     given = {"data": data, "marked": data if marked is None else marked}
     given |= {"indptr": A.indptr, "m": m}
-    constants = {"R": r, "C": c, "G": groups, "KIND": _kind(name), "MARKED": marked is not None}
+    constants = {"R": r, "C": c, "G": groups, "KIND": kind_of(name), "MARKED": marked is not None}
     launch = Launcher(lib, A.indptr, bits=True)
     counts, height = lib.empty(m, "int32", place), min(ROWS, _power(r))
     parts = -(-r // height)
     counting = given | {"counts": counts, "parts": parts}
     launch(finding.count_stored, rows * parts, counting, constants | {"RB": height})
-    indptr = _pointers(lib, launch, counts, most)
+    indptr = pointers(lib, launch, counts, most)
     nnz = int(lib.item(indptr[m])) if m else 0
     width = options.width(width, nnz)
     values, columns = lib.empty(nnz, name, place), lib.empty(nnz, width, place)
@@ -122,13 +123,13 @@ def csr_to_bsr(A: CSR, options: Options) -> BSR:
     """Flag the blocks that elements lie in, number them, and write each element to its place."""
     lib, (m, n), (r, c), name, place = A.lib, A.shape, _size(options), A.dtype_name, A.device
     rows, columns = -(-m // r), -(-n // c)
-    table, data = rows * columns, _whole(lib, A.data)
+    table, data = rows * columns, whole(lib, A.data)
     flags = lib.empty(table + rows, "int8", place)  # behind the blocks: rows with stored zeros
     launch, constants = Launcher(lib, A.indptr, bits=True), {"R": r, "C": c}
     read = {"data": data, "indices": A.indices, "indptr": A.indptr, "columns": columns}
     given, programs = read | {"flags": flags, "m": m, "table": table}, rows if table else 0
     many = A.nnz > 4 * FLAGGED * rows  # few programs have to look at much
-    finds = constants | {"E": FLAGGED * (1 + many), "KIND": _kind(name)}
+    finds = constants | {"E": FLAGGED * (1 + many), "KIND": kind_of(name)}
     launch(finding.flag_columns, programs, given, finds, warps=16)
     current = lib.dtype_name(A.indices)
     named = _named(lib, launch, flags, (rows, columns), options, current, ranked=True)
@@ -207,7 +208,7 @@ def _named(
     return _Named(count, ends - count, room, indptr, width)
 
 
-def _pointers(lib: ArrayLibrary, launch: Launcher, counts: Array, width: str) -> Array:
+def pointers(lib: ArrayLibrary, launch: Launcher, counts: Array, width: str) -> Array:
     """Where each row begins, from the count of each, and where the last one ends."""
     size, place = int(counts.shape[0]), lib.device(counts)
     if not size:
@@ -265,7 +266,7 @@ def _size(options: Options) -> tuple[int, int]:
     return options.blocksize
 
 
-def _whole(lib: ArrayLibrary, x: Array) -> Array:
+def whole(lib: ArrayLibrary, x: Array) -> Array:
     """Values in one piece, as they are in memory."""
     if not lib.is_native(x):
         x = lib.native(x)
@@ -283,7 +284,7 @@ def _steps(lib: ArrayLibrary, x: Array) -> tuple[int, ...]:
     return tuple(step // size for step in lib.strides(x))
 
 
-def _kind(name: str) -> int:
+def kind_of(name: str) -> int:
     """How a zero is told from its bits."""
     return {"f": 1, "c": 2}.get(kind(name), 0)
 

@@ -7,23 +7,40 @@ from typing import Any
 
 import pytest
 
-from sparseformats_kernels.triton.convert import edges, finding, moving
+from sparseformats_kernels.triton.convert import edges, finding, listing, lists, moving
 from sparseformats_kernels.triton.launch import Specimen, compile_for
 from tests.kernels.triton.compile.test_kernels import CAPABILITIES
 from tests.kernels.triton.compiling import facts
 
-INDICES = ("indices", "indptr", "counts", "starts", "kept")
+INDICES = ("indices", "indptr", "counts", "starts", "kept", "totals", "rows")
 SCALARS = ("m", "n", "count", "columns", "strips", "parts", "table", "row_step", "size", "span")
-SCALARS += ("spans",)
-RAGGED = ("count", "parts", "strips", "spans")  # multiples of nothing, as they are in life
+SCALARS += ("spans", "chunks")
+RAGGED = (
+    "count",
+    "parts",
+    "strips",
+    "spans",
+    "chunks",
+)  # multiples of nothing, as they are in life
 STREAMS = ("flag_blocks", "gather_blocks", "clear_blocks", "write_dense", "count_stored")
-WRITERS = ("write_stored", "place_elements")  # element by element, each to its own place
+STREAMS += ("count_pieces",)
+WRITERS = (
+    "write_stored",
+    "place_elements",
+    "write_pieces",
+)  # element by element, each to its own place
 KERNELS = {
-    name: getattr(kernels, name) for kernels in (finding, moving) for name in kernels.__all__
+    name: getattr(kernels, name)
+    for kernels in (finding, listing, moving)
+    for name in kernels.__all__
 }
 CHUNKS = {"flag_columns": edges.FLAGGED, "place_elements": edges.PLACED}
 CHUNKS |= dict.fromkeys(("add_up", "point", "name_blocks"), edges.CHUNK)
-WARPS = {"write_stored": 1, "flag_columns": 16, "name_blocks": 8}
+CHUNKS |= dict.fromkeys(("count_columns", "place_columns"), lists.ELEMENTS)
+CHUNKS |= dict.fromkeys(("count_pieces", "write_pieces"), lists.piece_of("int16"))
+WARPS = {"write_stored": 1, "write_pieces": 1, "flag_columns": 16, "name_blocks": 8}
+WARPS |= dict.fromkeys(("count_columns", "place_columns"), 8)
+HEIGHTS = {"write_stored": edges.WRITTEN, "count_pieces": lists.COUNTED}
 
 
 def specimen(name: str, block: int, dtype: str = "i16") -> Specimen:
@@ -32,14 +49,17 @@ def specimen(name: str, block: int, dtype: str = "i16") -> Specimen:
     each = min(edges.ELEMENTS, block * block)
     line = edges.LINE // 2 if name in ("flag_blocks", "write_dense") else edges.COLUMNS
     constants: dict[str, Any] = {"R": block, "C": block, "G": line // block, "KIND": 1}
-    constants |= {"RB": edges.WRITTEN if name == "write_stored" else edges.ROWS}
+    constants |= {"RB": HEIGHTS.get(name, edges.ROWS), "ROWS": lists.FEWEST}
+    constants |= {"T": lists.STACK, "W": lists.WIDE if name == "stack_counts" else line}
     constants |= {"NB": max(1, edges.ELEMENTS // each), "E": CHUNKS.get(name, each)}
     constants |= {"FILL": True, "MARKED": False, "RANKED": True, "BY_ROWS": True, "column_step": 1}
     types = dict.fromkeys(("dense", "data", "values", "marked", "blocks"), f"*{dtype}")
     types |= dict.fromkeys(INDICES, "*i32") | {"flags": "*i8", "sums": "*i64"}
     types |= dict.fromkeys(SCALARS, "i32")
-    if name == "write_stored":
+    if name in ("write_stored", "write_pieces"):
         types["columns"] = "*i32"
+    if name.startswith(("count_columns", "stack", "place_columns")):
+        types["table"] = "*i32"
     names = function.arg_names
     return Specimen(
         function,
