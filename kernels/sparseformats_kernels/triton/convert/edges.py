@@ -49,7 +49,8 @@ def dense_to_bsr(D: Array, options: Options) -> BSR:
     flags = lib.empty(rows * columns, "int8", place)
     lie = {"dense": D, "row_step": row_step, "column_step": column_step}
     strip, strips = _strips(n, c, name)
-    shape = {"R": r, "C": c, "G": strip, "RB": min(ROWS, _power(r)), "KIND": kind_of(name)}
+    height = min(ROWS, _power(r), max(1, ROWS * LINE // (strip * c * itemsize(name))))
+    shape = {"R": r, "C": c, "G": strip, "RB": height, "KIND": kind_of(name)}
     given = lie | {"flags": flags, "m": m, "n": n, "columns": columns, "strips": strips}
     shape["BY_ROWS"] = column_step == 1
     launch(finding.flag_blocks, rows * strips, given, shape)

@@ -29,6 +29,7 @@ WRITERS = (
     "place_elements",
     "write_pieces",
 )  # element by element, each to its own place
+ORDERED = ("flag_columns", "count_columns", "place_columns")  # read what other threads wrote
 KERNELS = {
     name: getattr(kernels, name)
     for kernels in (finding, listing, moving)
@@ -94,6 +95,34 @@ def test_loads_of_whole_vectors_and_no_spills(name: str, block: int, capability:
     if name == "flag_blocks":
         # Only what is left of each column after the last row goes from warp to warp.
         assert found.shared < 256, about
+
+
+@pytest.mark.parametrize("name", ORDERED)
+def test_what_other_threads_wrote_is_waited_for(name: str) -> None:
+    assert "bar.sync" in compile_for(specimen(name, 16), 90).asm["ptx"]
+
+
+@pytest.mark.parametrize("block", [16, 64, 1024])
+@pytest.mark.parametrize("dtype", ["i16", "i64"])
+def test_blocks_are_flagged_in_columns_that_lie_in_one_piece(dtype: str, block: int) -> None:
+    """Dense arrays in column-major order, the widest blocks and elements among them."""
+    made = specimen("flag_blocks", block, dtype)
+    size = int(dtype[1:]) // 8
+    groups = max(1, edges.LINE // size // block)
+    rows = min(edges.ROWS, edges.ROWS * edges.LINE // (groups * block * size))
+    constants = {n: v for n, v in made.constants if n != "column_step"}
+    constants |= {"row_step": 1, "BY_ROWS": False, "G": groups, "RB": rows}
+    types, names = {**dict(made.types), "column_step": "i32"}, made.function.arg_names
+    turned = Specimen(
+        made.function,
+        tuple((n, types[n]) for n in names if n not in constants),
+        tuple((n, constants[n]) for n in names if n in constants),
+        made.aligned | {"column_step"},
+        4,
+    )
+    found = facts(compile_for(turned, 90))
+    assert found.stack == found.local == 0, found
+    assert not found.has("narrow"), found
 
 
 @pytest.mark.parametrize("capability", CAPABILITIES)
