@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from operator import itemgetter
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import triton
 
@@ -18,7 +18,7 @@ from sparseformats._dtypes import itemsize
 from sparseformats_kernels.cuda.devices import Device, device_of
 from sparseformats_kernels.triton.launch import Launch, Specimen, compiled
 
-__all__ = ["Launcher"]
+__all__ = ["Launcher", "Part"]
 
 _ALIGNED = 16
 _INT32 = 2**31 - 1
@@ -26,6 +26,30 @@ _TYPES = {"int8": "i8", "uint8": "i8", "bool": "i8", "int16": "i16", "int32": "i
 _TYPES |= {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}
 _MOST_PROGRAMS = 2**31 - 1  # of one launch, along the first axis
 _MOST_READY = 1024
+
+
+class Part(NamedTuple):
+    """Some bytes of an array as another one: several arrays in one piece of memory.
+
+    Attributes
+    ----------
+    memory : array of int8
+    start : int
+        First byte, a multiple of 16.
+    size : int
+        Elements.
+    dtype : str
+    """
+
+    memory: Array
+    start: int
+    size: int
+    dtype: str
+
+    def array(self, lib: ArrayLibrary) -> Array:
+        """The same as an array of its own."""
+        end = self.start + self.size * itemsize(self.dtype)
+        return lib.from_bits(self.memory[self.start : end], self.dtype)
 
 
 @final
@@ -63,8 +87,8 @@ class Launcher:
         Parameters
         ----------
         given : mapping
-            Arrays and numbers by parameter. A step of 1, of a parameter whose name ends so, is
-            compiled in.
+            Arrays, parts of arrays and numbers by parameter. A step of 1, of a parameter whose name
+            ends so, is compiled in.
 
         Raises
         ------
@@ -86,6 +110,11 @@ class Launcher:
             if isinstance(x, int):
                 values.append(x)
                 key.append(_class(x))
+            elif isinstance(x, Part):
+                at = address(x.memory) + x.start
+                values.append(at)
+                key.append(x.dtype)
+                key.append(at % _ALIGNED == 0)
             elif isinstance(x, float):
                 values.append(x)
                 key.append(float)
@@ -106,10 +135,11 @@ class Launcher:
 
     def _seen(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Arguments for the interpreter."""
+        seen = {n: x.array(self._lib) if isinstance(x, Part) else x for n, x in given.items()}
         if not self._bits:
-            return dict(given)
-        seen = self._lib.bits
-        return {n: x if isinstance(x, (int, float)) else seen(x) for n, x in given.items()}
+            return seen
+        bits = self._lib.bits
+        return {n: x if isinstance(x, (int, float)) else bits(x) for n, x in seen.items()}
 
     def _prepare(
         self,
@@ -146,8 +176,9 @@ class Launcher:
                 types[name] = "i32" if -_INT32 <= x <= _INT32 else "i64"
                 value = x
             else:
-                types[name] = f"*{self._type(x)}"
-                value = self._lib.address(x)
+                part = x if isinstance(x, Part) else Part(x, 0, 0, self._lib.dtype_name(x))
+                types[name] = f"*{self._type(part.dtype)}"
+                value = self._lib.address(part.memory) + part.start
             if value % _ALIGNED == 0:
                 aligned.add(name)
         names = function.arg_names
@@ -159,8 +190,7 @@ class Launcher:
             warps,
         )
 
-    def _type(self, x: Array) -> str:
-        name = self._lib.dtype_name(x)
+    def _type(self, name: str) -> str:
         return f"i{8 * itemsize(name)}" if self._bits else _TYPES[name]
 
 

@@ -5,8 +5,6 @@ Each waits for the device once, to learn how much there will be.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
-
 from sparseformats import _arrays
 from sparseformats._arrays import Array, ArrayLibrary
 from sparseformats._dtypes import itemsize, kind
@@ -14,10 +12,10 @@ from sparseformats.formats import ALL, BSR, CSR
 from sparseformats.formats.canonical import expand
 from sparseformats.formats.slots import count_inside, slots_inside, stored_slots
 from sparseformats_kernels.triton.convert import finding, moving
+from sparseformats_kernels.triton.convert.numbering import Options, number, pointers, table_of
 from sparseformats_kernels.triton.launching import Launcher
 
-__all__ = ["bsr_to_csr", "bsr_to_dense", "csr_to_bsr", "dense_to_bsr", "kind_of", "pointers"]
-__all__ += ["whole"]
+__all__ = ["bsr_to_csr", "bsr_to_dense", "csr_to_bsr", "dense_to_bsr", "kind_of", "whole"]
 
 ELEMENTS = 2048  # that a program moves at a time
 COLUMNS = 256  # of a block row, that a program counts or writes at a time
@@ -25,17 +23,6 @@ ROWS = 16  # of a block row, that a program looks at
 WRITTEN = 2  # and that it writes, a warp by itself
 FLAGGED, PLACED = 4096, 512  # elements whose places a program looks up at a time
 LINE = 2048  # bytes of a dense row that a program looks at: 16 for each thread
-CHUNK, SPANS = 1024, 4096  # counts that are summed at a time, and the most programs that do so
-SUMMING = {"E": CHUNK}
-
-
-class Options(Protocol):
-    """What these edges read of a step's options."""
-
-    @property
-    def blocksize(self) -> tuple[int, int] | None: ...
-
-    def width(self, current: str, *extents: int) -> Any: ...
 
 
 def dense_to_bsr(D: Array, options: Options) -> BSR:
@@ -46,21 +33,21 @@ def dense_to_bsr(D: Array, options: Options) -> BSR:
         D = lib.contiguous(D)  # two numbers that are seen as one must lie side by side
     rows, columns = -(-m // r), -(-n // c)
     launch, (row_step, column_step) = Launcher(lib, D, bits=True), _steps(lib, D)
-    flags = lib.empty(rows * columns, "int8", place)
+    table = table_of(lib, (rows, columns), 0, place)
     lie = {"dense": D, "row_step": row_step, "column_step": column_step}
     strip, strips = _strips(n, c, name)
     height = min(ROWS, _power(r), max(1, ROWS * LINE // (strip * c * itemsize(name))))
     shape = {"R": r, "C": c, "G": strip, "RB": height, "KIND": kind_of(name)}
-    given = lie | {"flags": flags, "m": m, "n": n, "columns": columns, "strips": strips}
+    given = lie | {"flags": table.flags, "m": m, "n": n, "columns": columns, "strips": strips}
     shape["BY_ROWS"] = column_step == 1
     launch(finding.flag_blocks, rows * strips, given, shape)
-    named = _named(lib, launch, flags, (rows, columns), options)
+    named = number(lib, launch, table, options)
     count = named.blocks
     lib.ensure_fits(count * r * c * itemsize(name), place, f"BSR form with {count:,} blocks")
     data = lib.empty((count, r, c), name, place)
     indices = lib.empty(count, named.width, place)
     programs, tile, parts = _tiling(count, (r, c))
-    given = lie | {"kept": named.room, "data": data, "indices": indices}
+    given = lie | {"kept": table.kept, "data": data, "indices": indices}
     given |= {"m": m, "n": n, "columns": columns, "count": count, "parts": parts}
     launch(moving.gather_blocks, programs, given, tile)
     return BSR.trusted(data=data, indices=indices, indptr=named.indptr, shape=(m, n), zeros=None)
@@ -124,110 +111,35 @@ def csr_to_bsr(A: CSR, options: Options) -> BSR:
     """Flag the blocks that elements lie in, number them, and write each element to its place."""
     lib, (m, n), (r, c), name, place = A.lib, A.shape, _size(options), A.dtype_name, A.device
     rows, columns = -(-m // r), -(-n // c)
-    table, data = rows * columns, whole(lib, A.data)
-    flags = lib.empty(table + rows, "int8", place)  # behind the blocks: rows with stored zeros
+    size, data = rows * columns, whole(lib, A.data)
+    table = table_of(lib, (rows, columns), rows, place)  # behind it: rows with stored zeros
     launch, constants = Launcher(lib, A.indptr, bits=True), {"R": r, "C": c}
     read = {"data": data, "indices": A.indices, "indptr": A.indptr, "columns": columns}
-    given, programs = read | {"flags": flags, "m": m, "table": table}, rows if table else 0
+    given, programs = read | {"flags": table.flags, "m": m, "table": size}, rows if size else 0
     many = A.nnz > 4 * FLAGGED * rows  # few programs have to look at much
     finds = constants | {"E": FLAGGED * (1 + many), "KIND": kind_of(name)}
     launch(finding.flag_columns, programs, given, finds, warps=16)
     current = lib.dtype_name(A.indices)
-    named = _named(lib, launch, flags, (rows, columns), options, current, ranked=True)
+    named = number(lib, launch, table, options, current)
     count = named.blocks
     lib.ensure_fits(count * r * c * itemsize(name), place, f"BSR form with {count:,} blocks")
     blocks = lib.empty((count, r, c), name, place)
     indices = lib.empty(count, named.width, place)
     programs, tile, parts = _tiling(count, (r, c))
-    given = {"kept": named.room, "blocks": blocks, "indices": indices}
+    given = {"kept": table.kept, "blocks": blocks, "indices": indices}
     given |= {"columns": columns, "count": count, "parts": parts}
     launch(moving.clear_blocks, programs, given, tile)
-    given = read | {"kept": named.room, "table": table, "blocks": blocks}
+    given = read | {"kept": table.kept, "table": size, "blocks": blocks}
     launch(moving.place_elements, m if A.nnz else 0, given, constants | {"E": PLACED})
     marks: Array | str | None = None
     if named.behind:
-        marks = _marks(A, data, named.room[table:], (r, c))
+        marks = _marks(A, data, table.kept.array(lib)[size:], (r, c))
         brow = expand(lib, named.indptr, count)
         if A.nnz == count_inside(lib, brow, indices, (r, c), A.shape):
             marks = ALL
     return BSR.trusted(
         data=blocks, indices=indices, indptr=named.indptr, shape=A.shape, zeros=marks
     )
-
-
-class _Named(NamedTuple):
-    """Blocks that a table has flagged.
-
-    Attributes
-    ----------
-    blocks : int
-    behind : int
-        Further flags, behind the table's.
-    room : (table,) or (2 table,) int32 array
-        First the number in the table of each block, then, where asked for, how many flags there
-        are up to each place.
-    indptr : (rows + 1,) array
-    width : str
-        Dtype of `indptr`, and of the block columns.
-    """
-
-    blocks: int
-    behind: int
-    room: Array
-    indptr: Array
-    width: str
-
-
-def _named(
-    lib: ArrayLibrary,
-    launch: Launcher,
-    flags: Array,
-    grid: tuple[int, int],
-    options: Options,
-    current: str = "int32",
-    *,
-    ranked: bool = False,
-) -> _Named:
-    """Number the flagged blocks of a table of (rows, columns); waits for the device."""
-    (rows, columns), place = grid, lib.device(flags)
-    table, size = rows * columns, int(flags.shape[0])
-    width = options.width(current, columns, table)
-    room = lib.empty((1 + ranked) * table, "int32", place)
-    if not table:
-        return _Named(0, 0, room, lib.zeros(rows + 1, width, place), width)
-    indptr = lib.empty(rows + 1, width, place)
-    spans, span = _spans(size)
-    sums = lib.empty(spans + 2, "int64", place)
-    given = {"size": size, "span": span}
-    if spans > 1:
-        adding = given | {"counts": flags, "sums": sums}
-        launch(finding.add_up, spans, adding, SUMMING)
-    given |= {"flags": flags, "sums": sums, "kept": room, "indptr": indptr}
-    given |= {"table": table, "columns": columns, "spans": spans}
-    launch(finding.name_blocks, spans, given, SUMMING | {"RANKED": ranked}, warps=8)
-    count, ends = (int(x) for x in lib.to_numpy(sums[spans:]))
-    return _Named(count, ends - count, room, indptr, width)
-
-
-def pointers(lib: ArrayLibrary, launch: Launcher, counts: Array, width: str) -> Array:
-    """Where each row begins, from the count of each, and where the last one ends."""
-    size, place = int(counts.shape[0]), lib.device(counts)
-    if not size:
-        return lib.zeros(1, width, place)
-    indptr = lib.empty(size + 1, width, place)
-    spans, span = _spans(size)
-    given = {"counts": counts, "sums": indptr, "size": size, "span": span}
-    if spans > 1:
-        given["sums"] = lib.empty(spans, "int64", place)
-        launch(finding.add_up, spans, given, SUMMING)
-    launch(finding.point, spans, given | {"indptr": indptr}, SUMMING)
-    return indptr
-
-
-def _spans(size: int) -> tuple[int, int]:
-    """Programs that sum so many counts, and how many each of them sums."""
-    span = -(-size // (SPANS * CHUNK)) * CHUNK
-    return -(-size // span), span
 
 
 def _marks(A: CSR, data: Array, rank: Array, size: tuple[int, int]) -> Array:

@@ -18,7 +18,7 @@ import triton.language as tl
 from sparseformats import _arrays
 from sparseformats_kernels.triton import driver, launching
 from sparseformats_kernels.triton.launch import compile_for
-from sparseformats_kernels.triton.launching import Launcher
+from sparseformats_kernels.triton.launching import Launcher, Part
 
 
 @triton.jit
@@ -120,6 +120,18 @@ def test_equal_facts_are_looked_up_and_others_compiled(seen: SimpleNamespace) ->
     assert dict(seen.specimens[-1].types)["source"] == "*i32"
     assert seen.specimens[0].aligned == {"source", "target"}
     assert len(seen.driver.launches) == 3 + 2 * len(variants)
+
+
+def test_parts_of_one_piece_of_memory(seen: SimpleNamespace) -> None:
+    lib, memory = _arrays.library("torch"), torch.arange(64, dtype=torch.int8)
+    part = Part(memory, 16, 5, "int32")
+    launch(torch.zeros(64), torch.zeros(64), source=part, bits=True)
+    assert numbers(seen, "p") == [memory.data_ptr() + 16]
+    assert dict(seen.specimens[-1].types)["source"] == "*i32"
+    launch(torch.zeros(64), torch.zeros(64), source=part._replace(dtype="int64"), bits=True)
+    assert dict(seen.specimens[-1].types)["source"] == "*i64"
+    assert torch.equal(part.array(lib), memory.view(torch.int32)[4:9])
+    assert part._replace(size=0).array(lib).shape == (0,)
 
 
 def test_what_is_ready_is_bounded(seen: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:

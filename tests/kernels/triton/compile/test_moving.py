@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sparseformats_kernels.triton.convert import edges, finding, listing, lists, moving
+from sparseformats_kernels.triton.convert import edges, finding, listing, lists, moving, numbering
 from sparseformats_kernels.triton.launch import Specimen, compile_for
 from tests.kernels.triton.compile.test_kernels import CAPABILITIES
 from tests.kernels.triton.compiling import facts
@@ -36,7 +36,7 @@ KERNELS = {
     for name in kernels.__all__
 }
 CHUNKS = {"flag_columns": edges.FLAGGED, "place_elements": edges.PLACED}
-CHUNKS |= dict.fromkeys(("add_up", "point", "name_blocks"), edges.CHUNK)
+CHUNKS |= dict.fromkeys(("add_up", "point", "name_blocks"), numbering.CHUNK)
 CHUNKS |= dict.fromkeys(("count_columns", "place_columns"), lists.ELEMENTS)
 CHUNKS |= dict.fromkeys(("count_pieces", "write_pieces"), lists.piece_of("int16"))
 WARPS = {"write_stored": 1, "write_pieces": 1, "flag_columns": 16, "name_blocks": 8}

@@ -130,7 +130,7 @@ def test_more_than_one_program_looks_at(record: KernelRecord, shape: tuple[int, 
 def test_the_order_of_elements_does_not_depend_on_the_chunk(
     record: KernelRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sparseformats_kernels.triton.convert import edges, lists
+    from sparseformats_kernels.triton.convert import lists, numbering
 
     D = drawn((75, 61), (5, 4), "float32", seed=3)
     source = source_of(record, D, (1, 1))
@@ -138,9 +138,9 @@ def test_the_order_of_elements_does_not_depend_on_the_chunk(
         monkeypatch.setattr(lists, "FEWEST", rows)
         monkeypatch.setattr(lists, "LINE", line)
         monkeypatch.setattr(lists, "STACK", stack)
-        monkeypatch.setattr(edges, "CHUNK", stack)
-        monkeypatch.setattr(edges, "SUMMING", {"E": stack})
-        monkeypatch.setattr(edges, "SPANS", stack)
+        monkeypatch.setattr(numbering, "CHUNK", stack)
+        monkeypatch.setattr(numbering, "SUMMING", {"E": stack})
+        monkeypatch.setattr(numbering, "SPANS", stack)
         check(record, source)
 
 
