@@ -21,7 +21,7 @@ __all__ = ["IDS", "rows"]
 
 BLOCKS, SIZE, DENSITY = (16, 64), 8192, 0.1
 TIMES, BEYOND = 2.5, 40.0  # the goal: so many times the floor, and microseconds beyond
-STEPS = ("dense-bsr", "bsr-dense", "csr-bsr", "bsr-csr")
+STEPS = ("dense-bsr", "bsr-dense", "csr-bsr", "bsr-csr", "csr-csc", "dense-csr")
 IDS = tuple(f"V-{step}-{b}" for b in BLOCKS for step in STEPS)
 
 Call = Callable[[], Any]
@@ -50,6 +50,8 @@ def _of(problem: Problem, named: int, clock: Clock) -> list[Row]:
         "bsr-dense": A.to_dense,
         "csr-bsr": lambda: C.to("bsr", blocksize=size),
         "bsr-csr": lambda: A.to("csr"),
+        "csr-csc": lambda: C.to("csc"),
+        "dense-csr": lambda: sf.from_dense(D, "csr"),
     }
     peers = _peers(problem, D)
     times = interleave(clock, sides | peers)
@@ -70,12 +72,14 @@ def _of(problem: Problem, named: int, clock: Clock) -> list[Row]:
 
 
 def _check(A: Any, C: Any, D: Any) -> None:
-    """All four are right before any is timed."""
+    """All of them are right before any is timed."""
     again = sf.from_dense(D, "bsr", blocksize=A.blocksize)
     if not (sf.same(A, again) and sf.same(A, C) and bool((A.to_dense() == D).all())):
         raise RuntimeError("a conversion is wrong: its time means nothing")
     if not sf.same(C.to("bsr", blocksize=A.blocksize), A):
         raise RuntimeError("csr to bsr is wrong: its time means nothing")
+    if not (sf.same(C.to("csc"), A) and sf.same(sf.from_dense(D, "csr"), A)):
+        raise RuntimeError("csr to csc, or dense to csr, is wrong: its time means nothing")
 
 
 def _peers(problem: Problem, D: Any) -> dict[str, Call]:
@@ -85,6 +89,7 @@ def _peers(problem: Problem, D: Any) -> dict[str, Call]:
     return {
         "torch/dense-bsr": lambda: D.to_sparse_bsr(size),
         "torch/bsr-dense": sparse.to_dense,
+        "torch/dense-csr": D.to_sparse_csr,
     }
 
 
@@ -95,7 +100,8 @@ def _floor(problem: Problem, step: str) -> float:
     dense = case.m * case.k * item
     blocked = blocks * (r * c * item + INDEX) + (case.grid[0] + 1) * INDEX
     listed = blocks * r * c * (item + INDEX) + (case.m + 1) * INDEX
-    sizes = {"dense": dense, "bsr": blocked, "csr": listed}
+    turned = listed + (case.k - case.m) * INDEX  # a pointer for each column
+    sizes = {"dense": dense, "bsr": blocked, "csr": listed, "csc": turned}
     source, target = step.split("-")
     return (sizes[source] + sizes[target]) / CEILINGS["memory"] * 1e6
 

@@ -39,6 +39,7 @@ class TorchLibrary(ArrayLibrary):
     def __init__(self, module: Any) -> None:
         super().__init__(module)
         self._kinds: frozenset[type] = frozenset()  # learnt late: torch may still be importing
+        self._memory: dict[str, int] = {}  # of each device
 
     @property
     def xp(self) -> Any:
@@ -325,7 +326,11 @@ class TorchLibrary(ArrayLibrary):
         # The driver and the allocator's statistics take some 0.3 ms, as long as a conversion.
         if not device.startswith("cuda"):
             return False
-        return nbytes <= int(self._np.cuda.get_device_properties(device).total_memory) >> 7
+        total = self._memory.get(device)
+        if total is None:
+            total = int(self._np.cuda.get_device_properties(device).total_memory)
+            self._memory[device] = total
+        return nbytes <= total >> 7
 
     def free_bytes(self, device: str) -> int | None:
         if not device.startswith("cuda"):

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import sparseformats as sf
-from sparseformats import _arrays, reference
+from sparseformats import _arrays, dispatch, reference
+from sparseformats.formats import SparseMatrix
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "coo": {},
@@ -91,3 +92,64 @@ def test_more_duplicates_than_a_thread_block(device: str) -> None:
         col = lib.from_numpy(np.arange(n) % 2, device)
         moved = sf.COO(data, row, col, (1, 2))
         assert reference.same_content(moved, matrix)
+
+
+MOVED = {
+    "dense->bsr": ("dense", "bsr"),
+    "bsr->dense": ("bsr", "dense"),
+    "csr->bsr": ("csr", "bsr"),
+    "bsr->csr": ("bsr", "csr"),
+    "dense->csr": ("dense", "csr"),
+    "csr->csc": ("csr", "csc"),
+    "csc->csr": ("csc", "csr"),
+}
+
+
+def moved(source: Any, target: str, block: tuple[int, int]) -> Any:
+    """A matrix or dense array in another format, blocks of one size."""
+    options = {"blocksize": block} if target == "bsr" else {}
+    if target == "dense":
+        return source.to_dense()
+    if not isinstance(source, SparseMatrix):
+        return sf.from_dense(source, target, **options)
+    return source.to(target, **options)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "int8", "complex64"])
+@pytest.mark.parametrize("block", [(16, 16), (64, 64), (3, 8)], ids=str)
+@pytest.mark.parametrize("step", MOVED)
+def test_moves_give_the_buffers_of_the_generic_edges(
+    step: str, block: tuple[int, int], dtype: str, device: str
+) -> None:
+    """Shapes that several programs share, at addresses of every alignment, one after the other."""
+    import torch
+
+    first, target = MOVED[step]
+    generator = torch.Generator().manual_seed(3)
+    for m, n, skip in ((1203, 2391, 0), (64, 128, 0), (1200, 2390, 1), (5, 3000, 3)):
+        grid = torch.rand((-(-m // block[0]), -(-n // block[1])), generator=generator) < 0.2
+        mask = grid.repeat_interleave(block[0], 0).repeat_interleave(block[1], 1)[:m, :n]
+        mask = mask & (torch.rand((m, n), generator=generator) < 0.7)
+        host = (torch.randint(-9, 9, (m, n), generator=generator) * mask).to(getattr(torch, dtype))
+        place = torch.zeros((m, n + skip), dtype=host.dtype, device=device)[:, skip:]
+        place.copy_(host)
+        D: Any = place
+        if first == "dense":
+            source, expected = D, moved(host, target, block)
+        else:
+            options = {"blocksize": block} if first == "bsr" else {}
+            there = sf.from_dense(host, first, **options)
+            source, expected = there.to_device(device), moved(there, target, block)
+        with dispatch.use_kernel("triton-moves", f"convert:{step}"), sf.tracing() as trace:
+            found, again = (moved(source, target, block) for _ in range(2))
+        assert [run.kernel for run in trace if run.op == f"convert:{step}"] == ["triton-moves"] * 2
+        if target == "dense":
+            lib = _arrays.of(expected)
+            assert lib.equal_bits(expected, found.cpu())
+            assert lib.equal_bits(found, again)
+            continue
+        assert sf.same(expected, found.to_device("cpu"), level="buffers")
+        assert sf.same(found, again, level="buffers")
+        sf.validate(found)
+        for x in found.buffers().values():
+            assert x.untyped_storage().nbytes() == x.numel() * x.element_size()

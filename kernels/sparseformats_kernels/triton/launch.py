@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from threading import Lock
 from typing import Any
 
@@ -170,6 +171,26 @@ class Launch:
             if kind is not ctypes.c_float and slot.value != value and value < 1 << 63:
                 raise OverflowError(f"parameter {name} of a kernel cannot hold {value}")
 
+    def writer(self, kinds: Mapping[str, str]) -> Callable[..., None]:
+        """What sets parameters at one stroke.
+
+        Parameters
+        ----------
+        kinds : mapping
+            Triton's type of each scalar and pointer that the kernel takes, in its order.
+
+        Returns
+        -------
+        callable
+            Takes a value for each of `kinds`.
+        """
+        start, end, text = ctypes.addressof(self._memory), 0, "<"
+        for name, kind in kinds.items():
+            where, size = self._slots[name]
+            text += f"{where - start - end}x{_CODES.get(kind, 'q')}"
+            end = where - start + size
+        return partial(struct.Struct(text).pack_into, self._memory, 0)
+
     def mapped(
         self, name: str, dtype: str, shape: tuple[int, int], step: int
     ) -> Callable[[int], None]:
@@ -201,6 +222,8 @@ class Launch:
                 status = self._call(*self._args)
             driver.check(status, f"launch of {self.kernel.metadata.name}")
 
+
+_CODES = {"i8": "b", "i16": "h", "i32": "i", "fp32": "f"}  # of `struct`; all others have 8 bytes
 
 _INTEGERS: dict[int, Any] = {
     1: ctypes.c_int8,

@@ -9,7 +9,9 @@ __all__ = ["RECORDS"]
 
 _HERE = "sparseformats_kernels.triton.convert"
 _TRITON, _TORCH = Requirement("triton", "3.6"), Requirement("torch", "2.11")
-_INT32 = 2**31 - 1
+# Kernels count rows, columns and blocks in 32 bits, and look at some beyond the last.
+_SIDE = 2**31 - 2**21
+_COUNTS, _CHUNK, _LONG = 1 << 22, 32, 1 << 16
 _MOST = 1 << 24  # entries of a table of blocks that is always made
 
 _REAL = ("bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)))
@@ -25,10 +27,24 @@ def _places(query: Query) -> int:
     return -(-query.m // r) * -(-query.k // c)
 
 
-_COMMON = (
+def _lines(query: Query) -> tuple[int, int]:
+    """Rows that lists are made of, and columns; those of CSC are the other way about."""
+    return (query.k, query.m) if query.op.startswith("convert:csc") else (query.m, query.k)
+
+
+_PLAIN = (
     checks.device_is("cuda"),
     checks.library_is("torch", "cupy"),
     checks.dtype_in(*_VALUES),
+    checks.Check(
+        "size",
+        f"a shape of at most {_SIDE:,}",
+        lambda query: max(query.m, query.k) <= _SIDE,
+        lambda query: f"{query.m:,} x {query.k:,}",
+    ),
+)
+_COMMON = (
+    *_PLAIN,
     checks.Check(
         "blocksize",
         "blocks of a power of two of columns, up to 1024, and at most 2**20 elements",
@@ -40,25 +56,54 @@ _COMMON = (
     ),
     checks.Check(
         "size",
-        f"shape and places for blocks of at most {_INT32:,}",
-        lambda query: max(query.m, query.k, _places(query)) <= _INT32,
-        lambda query: f"{query.m:,} x {query.k:,}, {_places(query):,} places",
+        f"at most {_SIDE:,} places for blocks",
+        lambda query: _places(query) <= _SIDE,
+        lambda query: f"{_places(query):,} places",
     ),
 )
 # The table has a place for each block that could be: for few elements in a huge shape it is not
 # worth its memory.
 _TABLE = checks.Check(
     "size",
-    f"at most {_MOST:,} places for blocks, or 4 a stored element",
-    lambda query: _places(query) <= max(_MOST, 4 * (query.nnz or 0)),
+    f"at most {_MOST:,} places for blocks, or 4 a stored element, and {_SIDE // 2:,} of them",
+    lambda query: _places(query) <= min(_SIDE // 2, max(_MOST, 4 * (query.nnz or 0))),
     lambda query: f"{_places(query):,} places, {query.nnz} stored elements",
 )
 
+_ELEMENTS = checks.Check(
+    "size",
+    f"at most {_SIDE:,} stored elements, or pointers of 64 bits",
+    lambda query: query.index_dtype == "int64" or (query.nnz or 0) <= _SIDE,
+    lambda query: f"{query.nnz} stored elements, pointers of {query.index_dtype}",
+)
+
+# Columns are counted for a few rows each: counts must not be many more than elements, and a program
+# must not have to take very long rows one after the other.
+_LIST = checks.Check(
+    "size",
+    f"at most {_COUNTS:,} counts of columns of {_CHUNK} rows each, or one a stored element, and "
+    f"rows of at most {_LONG:,} columns",
+    lambda query: (
+        -(-_lines(query)[0] // _CHUNK) * _lines(query)[1] <= max(_COUNTS, query.nnz or 0)
+        and _lines(query)[1] <= _LONG
+    ),
+    lambda query: f"{query.m:,} x {query.k:,}, {query.nnz} stored elements",
+)
+_PIECES = checks.Check(
+    "size",
+    f"at most {_SIDE:,} pieces of rows",
+    lambda query: query.m * -(-query.k // 256) <= _SIDE,
+    lambda query: f"{query.m:,} x {query.k:,}",
+)
+
 _STEPS = {
+    ("dense", "csr"): (*_PLAIN, _PIECES),
+    ("csr", "csc"): (*_PLAIN, _LIST, _ELEMENTS),
+    ("csc", "csr"): (*_PLAIN, _LIST, _ELEMENTS),
     ("dense", "bsr"): _COMMON,
     ("bsr", "dense"): _COMMON,
     ("bsr", "csr"): _COMMON,
-    ("csr", "bsr"): (*_COMMON, _TABLE),
+    ("csr", "bsr"): (*_COMMON, _TABLE, _ELEMENTS),
 }
 
 
@@ -94,12 +139,12 @@ _MOVES = tuple(
         "triton-moves",
         f"convert:{source}->{target}",
         (source,),
-        f"{_HERE}.edges:{source}_to_{target}",
+        f"{_HERE}.{'edges' if 'bsr' in (source, target) else 'lists'}:{source}_to_{target}",
         requires=(_TRITON, _TORCH),
         checks=rules,
         cost=_cost,
         tolerance=EXACT,
-        doc=f"{source} to {target} on the device: found, numbered and moved in two passes",
+        doc=f"{source} to {target} on the device: counted, numbered and moved in two passes",
     )
     for (source, target), rules in _STEPS.items()
 )

@@ -5,79 +5,73 @@ Each waits for the device once, to learn how much there will be.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
-
 from sparseformats import _arrays
 from sparseformats._arrays import Array, ArrayLibrary
-from sparseformats._dtypes import bits_name, itemsize, kind
+from sparseformats._dtypes import itemsize, kind
 from sparseformats.formats import ALL, BSR, CSR
 from sparseformats.formats.canonical import expand
 from sparseformats.formats.slots import count_inside, slots_inside, stored_slots
-from sparseformats_kernels.triton.convert import moving
+from sparseformats_kernels.triton.convert import finding, moving
+from sparseformats_kernels.triton.convert.numbering import Options, number, pointers, table_of
 from sparseformats_kernels.triton.launching import Launcher
 
-__all__ = ["bsr_to_csr", "bsr_to_dense", "csr_to_bsr", "dense_to_bsr"]
+__all__ = ["bsr_to_csr", "bsr_to_dense", "csr_to_bsr", "dense_to_bsr", "kind_of", "whole"]
 
 ELEMENTS = 2048  # that a program moves at a time
-STRIP = 256  # columns that a program looks at
-ROWS = 16  # of a block row, that a program counts and writes
-
-
-class Options(Protocol):
-    """What these edges read of a step's options."""
-
-    @property
-    def blocksize(self) -> tuple[int, int] | None: ...
-
-    def width(self, current: str, *extents: int) -> Any: ...
+COLUMNS = 256  # of a block row, that a program counts or writes at a time
+ROWS = 16  # of a block row, that a program looks at
+WRITTEN = 2  # and that it writes, a warp by itself
+FLAGGED, PLACED = 4096, 512  # elements whose places a program looks up at a time
+LINE = 2048  # bytes of a dense row that a program looks at: 16 for each thread
 
 
 def dense_to_bsr(D: Array, options: Options) -> BSR:
     """Keep blocks with a non-zero: flag them, number them, copy them."""
     lib, (r, c) = _arrays.of(D), _size(options)
     (m, n), name, place = (int(s) for s in D.shape), lib.dtype_name(D), lib.device(D)
+    if kind(name) == "c":
+        D = lib.contiguous(D)  # two numbers that are seen as one must lie side by side
     rows, columns = -(-m // r), -(-n // c)
-    bits, launch = _bits(lib, D), Launcher(lib, D)
-    steps = dict(zip(("row_step", "column_step"), _steps(lib, D), strict=True))
-    flags = lib.empty(rows * columns, "int8", place)
-    groups = max(1, STRIP // c)
-    strips = -(-columns // groups)
-    given = {"dense": bits, **steps, "flags": flags, "m": m, "n": n}
-    given |= {"columns": columns, "strips": strips}
-    shape = {"R": r, "C": c, "G": groups, "RB": _power(r, max(1, 4 * ELEMENTS // (groups * c)))}
-    launch(moving.flag_blocks, rows * strips, given, shape | {"KIND": _kind(name)})
-    named = _named(lib, launch, flags, (rows, columns), options)
+    launch, (row_step, column_step) = Launcher(lib, D, bits=True), _steps(lib, D)
+    table = table_of(lib, (rows, columns), 0, place)
+    lie = {"dense": D, "row_step": row_step, "column_step": column_step}
+    strip, strips = _strips(n, c, name)
+    height = min(ROWS, _power(r), max(1, ROWS * LINE // (strip * c * itemsize(name))))
+    shape = {"R": r, "C": c, "G": strip, "RB": height, "KIND": kind_of(name)}
+    given = lie | {"flags": table.flags, "m": m, "n": n, "columns": columns, "strips": strips}
+    shape["BY_ROWS"] = column_step == 1
+    launch(finding.flag_blocks, rows * strips, given, shape)
+    named = number(lib, launch, table, options)
     count = named.blocks
     lib.ensure_fits(count * r * c * itemsize(name), place, f"BSR form with {count:,} blocks")
     data = lib.empty((count, r, c), name, place)
-    given = {"dense": bits, **steps, "kept": named.kept, "data": _some(lib, data)}
+    indices = lib.empty(count, named.width, place)
     programs, tile, parts = _tiling(count, (r, c))
+    given = lie | {"kept": table.kept, "data": data, "indices": indices}
     given |= {"m": m, "n": n, "columns": columns, "count": count, "parts": parts}
     launch(moving.gather_blocks, programs, given, tile)
-    return BSR.trusted(
-        data=data, indices=named.indices, indptr=named.indptr, shape=(m, n), zeros=None
-    )
+    return BSR.trusted(data=data, indices=indices, indptr=named.indptr, shape=(m, n), zeros=None)
 
 
 def bsr_to_dense(A: BSR, options: Options) -> Array:
     """Write each block to its place; fill becomes +0.0, which it need not have been."""
     lib, (m, n), (r, c), name = A.lib, A.shape, A.blocksize, A.dtype_name
     lib.ensure_fits(m * n * itemsize(name), A.device, f"dense form of a {m} x {n} matrix")
-    out = lib.zeros((m, n), name, A.device)
     if not A.nnzb:
-        return out
-    rows = expand(lib, A.indptr, A.nnzb)
-    data = lib.contiguous(lib.native(A.data))
-    given = {"data": _bits(lib, data), "rows": rows, "indices": A.indices}
-    programs, tile, parts = _tiling(A.nnzb, (r, c))
-    given |= {"dense": _bits(lib, out), "m": m, "n": n, "count": A.nnzb, "parts": parts}
+        return lib.zeros((m, n), name, A.device)
+    data, out = whole(lib, A.data), lib.empty((m, n), name, A.device)
     zeros = None if isinstance(A.zeros, str) else A.zeros
     fill = A.zeros is zeros and kind(name) not in "biu"
-    constants = tile | {"KIND": _kind(name), "FILL": fill}
-    Launcher(lib, data)(moving.scatter_blocks, programs, given, constants)
+    rows, parts = -(-m // r), -(-r // ROWS)
+    strip, strips = _strips(n, c, name)
+    given = {"data": data, "indices": A.indices, "indptr": A.indptr, "dense": out}
+    given |= {"m": m, "n": n, "strips": strips, "parts": parts}
+    constants = {"R": r, "C": c, "G": strip, "RB": min(ROWS, _power(r)), "KIND": kind_of(name)}
+    launch = Launcher(lib, data, bits=True)
+    launch(moving.write_dense, rows * parts * strips, given, constants | {"FILL": fill})
     if fill and zeros is not None:
         block, row = zeros // (r * c), zeros // c % r
-        row = row + lib.astype(lib.take(rows, block), "int64") * r
+        row = row + lib.astype(lib.take(expand(lib, A.indptr, A.nnzb), block), "int64") * r
         column = zeros % c + lib.astype(lib.take(A.indices, block), "int64") * c
         lib.put(out, row * n + column, lib.take(lib.reshape(data, (-1,)), zeros))
     return out
@@ -85,28 +79,31 @@ def bsr_to_dense(A: BSR, options: Options) -> Array:
 
 def bsr_to_csr(A: BSR, options: Options) -> CSR:
     """Count what is stored in each row, then write it: non-zeros and marked zeros."""
-    lib, (m, n), (r, c), name = A.lib, A.shape, A.blocksize, A.dtype_name
+    lib, (m, n), (r, c), name, place = A.lib, A.shape, A.blocksize, A.dtype_name, A.device
     width = options.width(lib.dtype_name(A.indices), n)
-    data = lib.contiguous(lib.native(A.data))
-    rows, parts = int(A.indptr.shape[0]) - 1, -(-r // ROWS)
-    marked = _marked(A)
-    given = {"data": _some(lib, data), "marked": _some(lib, data if marked is None else marked)}
-    given |= {"indptr": A.indptr, "m": m, "parts": parts}
-    groups = max(1, STRIP // c)
-    constants = {"R": r, "C": c, "G": groups, "RB": min(ROWS, _power(r)), "KIND": _kind(name)}
-    constants |= {"MARKED": marked is not None}
-    launch = Launcher(lib, A.indptr)
-    counts = lib.zeros(m, "int32", A.device)
-    launch(moving.count_stored, rows * parts, given | {"counts": counts}, constants)
-    ends = lib.cumsum(counts)
-    nnz = int(lib.item(ends[-1])) if m else 0
+    most = options.width(width, A.nnzb * r * c)
+    data, marked = whole(lib, A.data), _marked(A)
+    rows, groups = int(A.indptr.shape[0]) - 1, max(1, COLUMNS // c)
+    given = {"data": data, "marked": data if marked is None else marked}
+    given |= {"indptr": A.indptr, "m": m}
+    constants = {"R": r, "C": c, "G": groups, "KIND": kind_of(name), "MARKED": marked is not None}
+    launch = Launcher(lib, A.indptr, bits=True)
+    counts, height = lib.empty(m, "int32", place), min(ROWS, _power(r))
+    parts = -(-r // height)
+    counting = given | {"counts": counts, "parts": parts}
+    launch(finding.count_stored, rows * parts, counting, constants | {"RB": height})
+    indptr = pointers(lib, launch, counts, most)
+    nnz = int(lib.item(indptr[m])) if m else 0
     width = options.width(width, nnz)
-    values = lib.empty(nnz, name, A.device)
-    columns = lib.empty(nnz, width, A.device)
-    indptr = lib.concat([lib.zeros(1, width, A.device), lib.astype(ends, width)])
-    given |= {"indices": _some(lib, A.indices), "starts": indptr}
-    given |= {"values": _some(lib, values), "columns": _some(lib, columns)}
-    launch(moving.write_stored, rows * parts if nnz else 0, given, constants, warps=8)
+    values, columns = lib.empty(nnz, name, place), lib.empty(nnz, width, place)
+    height = min(WRITTEN, height)
+    parts = -(-r // height)
+    given |= {"indices": A.indices, "starts": indptr, "parts": parts}
+    given |= {"values": values, "columns": columns}
+    programs = rows * parts if nnz else 0
+    launch(moving.write_stored, programs, given, constants | {"RB": height}, warps=1)
+    if width != most:
+        indptr = lib.astype(indptr, width)
     return CSR.trusted(data=values, indices=columns, indptr=indptr, shape=A.shape)
 
 
@@ -114,85 +111,35 @@ def csr_to_bsr(A: CSR, options: Options) -> BSR:
     """Flag the blocks that elements lie in, number them, and write each element to its place."""
     lib, (m, n), (r, c), name, place = A.lib, A.shape, _size(options), A.dtype_name, A.device
     rows, columns = -(-m // r), -(-n // c)
-    table = rows * columns
-    flags = lib.zeros(table + rows, "int8", place)  # behind the blocks: rows with stored zeros
-    data = lib.contiguous(lib.native(A.data))
-    launch = Launcher(lib, A.indptr)
-    read = {"data": _some(lib, data), "indices": _some(lib, A.indices), "indptr": A.indptr}
-    given = read | {"flags": flags, "zeros": flags[table:], "m": m, "columns": columns}
-    constants = {"R": r, "C": c}
-    launch(
-        moving.flag_columns,
-        rows if A.nnz else 0,
-        given,
-        constants | {"E": 2 * ELEMENTS, "KIND": _kind(name)},
-        warps=8,
-    )
-    named = _named(lib, launch, flags, (rows, columns), options, lib.dtype_name(A.indices))
+    size, data = rows * columns, whole(lib, A.data)
+    table = table_of(lib, (rows, columns), rows, place)  # behind it: rows with stored zeros
+    launch, constants = Launcher(lib, A.indptr, bits=True), {"R": r, "C": c}
+    read = {"data": data, "indices": A.indices, "indptr": A.indptr, "columns": columns}
+    given, programs = read | {"flags": table.flags, "m": m, "table": size}, rows if size else 0
+    many = A.nnz > 4 * FLAGGED * rows  # few programs have to look at much
+    finds = constants | {"E": FLAGGED * (1 + many), "KIND": kind_of(name)}
+    launch(finding.flag_columns, programs, given, finds, warps=16)
+    current = lib.dtype_name(A.indices)
+    named = number(lib, launch, table, options, current)
     count = named.blocks
     lib.ensure_fits(count * r * c * itemsize(name), place, f"BSR form with {count:,} blocks")
-    blocks = lib.zeros((count, r, c), name, place)
-    given = read | {"rank": named.rank, "blocks": _some(lib, blocks), "columns": columns}
-    launch(moving.place_elements, m if A.nnz else 0, given, constants | {"E": 512})
+    blocks = lib.empty((count, r, c), name, place)
+    indices = lib.empty(count, named.width, place)
+    programs, tile, parts = _tiling(count, (r, c))
+    given = {"kept": table.kept, "blocks": blocks, "indices": indices}
+    given |= {"columns": columns, "count": count, "parts": parts}
+    launch(moving.clear_blocks, programs, given, tile)
+    given = read | {"kept": table.kept, "table": size, "blocks": blocks}
+    launch(moving.place_elements, m if A.nnz else 0, given, constants | {"E": PLACED})
     marks: Array | str | None = None
     if named.behind:
-        marks = _marks(A, data, named.rank, (r, c))
+        marks = _marks(A, data, table.kept.array(lib)[size:], (r, c))
         brow = expand(lib, named.indptr, count)
-        if A.nnz == count_inside(lib, brow, named.indices, (r, c), A.shape):
+        if A.nnz == count_inside(lib, brow, indices, (r, c), A.shape):
             marks = ALL
     return BSR.trusted(
-        data=blocks, indices=named.indices, indptr=named.indptr, shape=A.shape, zeros=marks
+        data=blocks, indices=indices, indptr=named.indptr, shape=A.shape, zeros=marks
     )
-
-
-class _Named(NamedTuple):
-    """Blocks that a table has flagged.
-
-    Attributes
-    ----------
-    blocks : int
-    behind : int
-        Further flags, behind the table's.
-    rank : array
-        How many flags there are up to each place.
-    kept, indices : (blocks,) arrays
-        Number in the table, and block column.
-    indptr : (rows + 1,) array
-    """
-
-    blocks: int
-    behind: int
-    rank: Array
-    kept: Array
-    indices: Array
-    indptr: Array
-
-
-def _named(
-    lib: ArrayLibrary,
-    launch: Launcher,
-    flags: Array,
-    grid: tuple[int, int],
-    options: Options,
-    current: str = "int32",
-) -> _Named:
-    """Number the flagged blocks of a table of (rows, columns); waits for the device."""
-    (rows, columns), place = grid, lib.device(flags)
-    table, size = rows * columns, int(flags.shape[0])
-    rank = lib.cumsum(flags)
-    count = behind = 0
-    if table:
-        ends = lib.to_numpy(rank[table - 1 :: max(1, size - table)])
-        count, behind = int(ends[0]), int(ends[-1] - ends[0])
-    width = options.width(current, columns, count)
-    kept, indices = lib.empty(count, "int32", place), lib.empty(count, width, place)
-    given = {"flags": flags, "rank": rank, "table": table, "columns": columns}
-    given |= {"kept": _some(lib, kept), "indices": _some(lib, indices)}
-    programs = -(-table // ELEMENTS) if count else 0
-    launch(moving.name_blocks, programs, given, {"E": ELEMENTS})
-    ends = rank[columns - 1 : table : columns] if table else lib.zeros(rows, "int64", place)
-    indptr = lib.concat([lib.zeros(1, width, place), lib.astype(ends, width)])
-    return _Named(count, behind, rank, kept, indices, indptr)
 
 
 def _marks(A: CSR, data: Array, rank: Array, size: tuple[int, int]) -> Array:
@@ -232,16 +179,17 @@ def _size(options: Options) -> tuple[int, int]:
     return options.blocksize
 
 
-def _bits(lib: ArrayLibrary, x: Array) -> Array:
-    """The same memory as integers."""
-    return lib.bits(x)
+def whole(lib: ArrayLibrary, x: Array) -> Array:
+    """Values in one piece, as they are in memory."""
+    if not lib.is_native(x):
+        x = lib.native(x)
+    return x if lib.is_contiguous(x) else lib.contiguous(x)
 
 
-def _some(lib: ArrayLibrary, x: Array) -> Array:
-    """The bits of an array, or of one element where it has none: kernels are given an address."""
-    if not int(x.shape[0]):
-        return lib.zeros(1, bits_name(lib.dtype_name(x)), lib.device(x))
-    return lib.bits(x)
+def _strips(n: int, c: int, name: str) -> tuple[int, int]:
+    """Blocks side by side that a program looks at, and programs for a row of blocks."""
+    groups = max(1, min(LINE // itemsize(name), _power(n)) // c)
+    return groups, -(-n // (groups * c))
 
 
 def _steps(lib: ArrayLibrary, x: Array) -> tuple[int, ...]:
@@ -249,7 +197,7 @@ def _steps(lib: ArrayLibrary, x: Array) -> tuple[int, ...]:
     return tuple(step // size for step in lib.strides(x))
 
 
-def _kind(name: str) -> int:
+def kind_of(name: str) -> int:
     """How a zero is told from its bits."""
     return {"f": 1, "c": 2}.get(kind(name), 0)
 

@@ -65,6 +65,14 @@ def drawn(shape: tuple[int, int], block: tuple[int, int], dtype: str, seed: int 
     return D
 
 
+def source_of(record: KernelRecord, D: Any, block: tuple[int, int]) -> Any:
+    """A dense array as the format that a record takes."""
+    format = record.op.removeprefix("convert:").partition("->")[0]
+    if format == "dense":
+        return D
+    return sf.from_dense(D, format, **({"blocksize": block} if format == "bsr" else {}))
+
+
 def check(record: KernelRecord, source: Any, **options: Any) -> None:
     """A step by the record and by the generic edge gives the same buffers."""
     target = record.op.partition("->")[2]
@@ -98,12 +106,60 @@ def test_shapes_that_are_no_multiples(record: KernelRecord, block: tuple[int, in
     for number, dtype in enumerate(("bfloat16", "float32")):
         shape = (2 * block[0] + 5, 5 * block[1] + 3)
         D = drawn(shape, block, dtype, seed=number)
-        source: Any = D.T.contiguous().T if number else D
+        D = D.T.contiguous().T if number else D
         options = {"blocksize": block} if record.op.endswith("bsr") else {}
-        if not record.op.startswith("convert:dense"):
-            A = sf.from_dense(D, "bsr", blocksize=block)
-            source = A.to("csr") if record.op.startswith("convert:csr") else A
-        check(record, source, **options)
+        check(record, source_of(record, D, block), **options)
+
+
+LISTS = [record for record in MOVES if "bsr" not in record.op]
+
+
+@pytest.mark.parametrize("record", LISTS, ids=lambda record: record.op)
+@pytest.mark.parametrize("shape", [(19, 1100), (270, 30), (1, 1)], ids=str)
+def test_more_than_one_program_looks_at(record: KernelRecord, shape: tuple[int, int]) -> None:
+    """Several pieces of a row, several chunks of rows, rows longer than are placed at a time."""
+    rng = np.random.default_rng(5)
+    D = torch.from_numpy(rng.integers(-1, 2, shape)).to(torch.float16)
+    D[:, shape[1] // 2 :] *= torch.from_numpy(rng.random((shape[0], 1)) < 0.3)
+    D[0, 0] = 1
+    check(record, source_of(record, D, (1, 1)))
+    check(record, source_of(record, torch.where(D == 0, 1, D), (1, 1)))
+
+
+@pytest.mark.parametrize("record", LISTS, ids=lambda record: record.op)
+def test_the_order_of_elements_does_not_depend_on_the_chunk(
+    record: KernelRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sparseformats_kernels.triton.convert import lists, numbering
+
+    D = drawn((75, 61), (5, 4), "float32", seed=3)
+    source = source_of(record, D, (1, 1))
+    for rows, line, stack in ((1, 16, 2), (4, 32, 16), (64, 1024, 64)):
+        monkeypatch.setattr(lists, "FEWEST", rows)
+        monkeypatch.setattr(lists, "LINE", line)
+        monkeypatch.setattr(lists, "STACK", stack)
+        monkeypatch.setattr(numbering, "CHUNK", stack)
+        monkeypatch.setattr(numbering, "SUMMING", {"E": stack})
+        monkeypatch.setattr(numbering, "SPANS", stack)
+        check(record, source)
+
+
+@pytest.mark.parametrize("index", [torch.int32, torch.int64], ids=str)
+def test_lists_keep_stored_zeros(index: Any) -> None:
+    there, back = (r for r in LISTS if not r.op.startswith("convert:dense"))
+    check(there, stored_zeros(index))
+    check(back, stored_zeros(index).to("csc"))
+
+
+def test_long_rows_are_left_to_the_generic_edge() -> None:
+    record = next(r for r in LISTS if r.op == "convert:csr->csc")
+    A = sf.COO([1.0], [0], [69_999], (3, 70_000)).to_library("torch").to("csr")
+    forced = dispatch.use_kernel(NAME, record.op)
+    with registered(record), forced, pytest.raises(sf.NoKernelError, match="rows of at most"):
+        A.to("csc")
+    with registered(record) as checker:
+        assert A.to("csc").nnz == 1
+    assert not checker.launches
 
 
 def stored_zeros(index: Any = torch.int32) -> sf.CSR:
@@ -141,19 +197,18 @@ def test_stored_zeros_and_marks(index: Any) -> None:
 def test_nothing_at_all(record: KernelRecord) -> None:
     for shape in ((0, 5), (5, 0), (0, 0), (40, 70)):
         D = torch.zeros(shape)
-        source: Any = D
-        if not record.op.startswith("convert:dense"):
-            source = sf.from_dense(D, "bsr", blocksize=(16, 16))
-            source = source.to("csr") if record.op.startswith("convert:csr") else source
-        options = {"blocksize": (16, 16)} if record.op.endswith("bsr") else {}
+        source = source_of(record, D, (16, 16))
+        format = record.op.partition("->")[2]
+        options = {"blocksize": (16, 16)} if format == "bsr" else {}
         with registered(record), dispatch.use_kernel(NAME, record.op):
             if record.op.endswith("dense"):
                 assert torch.equal(source.to_dense(), D)
             elif isinstance(source, torch.Tensor):
-                found = sf.from_dense(source, "bsr", **options)
-                assert sf.same(found, sf.BSR(found.data, found.indices, found.indptr, shape))
+                found = sf.from_dense(source, format, **options)
+                kind = sf.BSR if format == "bsr" else sf.CSR
+                assert sf.same(found, kind(found.data, found.indices, found.indptr, shape))
             else:
-                found = source.to(record.op.partition("->")[2], **options)
+                found = source.to(format, **options)
                 assert found.nnz == 0
                 sf.validate(found)
 
