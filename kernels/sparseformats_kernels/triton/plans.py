@@ -1,0 +1,74 @@
+"""Records of what conversion plans run on CUDA devices: conversions into room, and its products."""
+
+from __future__ import annotations
+
+from sparseformats.dispatch.record import EXACT, KernelRecord, Query, Requirement, checks
+from sparseformats_kernels.triton import convert
+
+__all__ = ["RECORDS"]
+
+_HERE = "sparseformats_kernels.triton"
+_TRITON, _TORCH = Requirement("triton", "3.6"), Requirement("torch", "2.11")
+_INT32 = 2**31 - 1
+_VALUES = (
+    *("bool", "int8", "uint8", "int16", "int32", "int64"),
+    *("float8_e4m3fn", "float8_e5m2", "float16", "bfloat16", "float32", "float64"),
+)
+_TARGETS = (("dense", "csr"), ("dense", "bsr"), ("dense", "blocked_ell"), ("csr", "bsr"))
+
+
+def _room(query: Query) -> int:
+    """Elements or blocks that there is room for."""
+    return (query.nnz if query.nnzb is None else query.nnzb) or 0
+
+
+_ROOM_FITS = checks.Check(
+    "size",
+    f"room for at most {_INT32:,} elements or blocks",
+    lambda query: _room(query) <= _INT32,
+    lambda query: f"{_room(query):,}",
+)
+
+
+def _conversion_cost(query: Query) -> float:
+    return 30.0 + query.m * query.k * 1e-6
+
+
+def _product_cost(query: Query) -> float:
+    r, c = query.blocksize or (1, 1)
+    return 10.0 + _room(query) * r * c * query.n * 1e-7
+
+
+_CONVERSIONS = tuple(
+    KernelRecord(
+        "triton-refill",
+        f"plan_conversion:{source}->{target}",
+        (source,),
+        f"{_HERE}.convert.refill:{source}_to_{target}",
+        requires=(_TRITON, _TORCH),
+        checks=(*convert.COMMON, checks.dtype_in(*_VALUES), _ROOM_FITS),
+        cost=_conversion_cost,
+        tolerance=EXACT,
+        doc=f"{source} to {target} into room of a fixed size, without waiting for the device",
+    )
+    for source, target in _TARGETS
+)
+_PRODUCT = KernelRecord(
+    "triton-refilled",
+    "plan_conversion:matmul",
+    ("csr", "bsr", "blocked_ell"),
+    f"{_HERE}.spmm_refilled:multiply",
+    requires=(_TRITON, _TORCH),
+    checks=(
+        checks.device_is("cuda"),
+        checks.library_is("torch", "cupy"),
+        checks.dtypes_equal(),
+        checks.dtype_in("float16", "bfloat16", "float32"),
+        checks.capability_at_least(8),
+        _ROOM_FITS,
+    ),
+    cost=_product_cost,
+    doc="rows as the device's memory bounds them; NaN where the room was too small",
+)
+
+RECORDS = (*_CONVERSIONS, _PRODUCT)
