@@ -13,6 +13,7 @@ PARENTS = {
     "PatternError": ValueError,
     "LossyConversionError": ValueError,
     "DeviceMismatchError": ValueError,
+    "CapacityError": ValueError,
     "NoKernelError": NotImplementedError,
 }
 

@@ -1,0 +1,106 @@
+"""What conversion plans launch compiles everywhere, as it will be launched."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from sparseformats import _arrays
+from sparseformats.dispatch import Query
+from sparseformats.ops.room import room_for
+from sparseformats_kernels.triton import spmm_refilled
+from sparseformats_kernels.triton.convert import refill, refilling
+from sparseformats_kernels.triton.prepared import Step
+from tests.kernels.triton.compile.test_kernels import CAPABILITIES, read
+from tests.kernels.triton.compiling import SHARED_MEMORY
+
+LIB = _arrays.library("torch")
+SHAPE = (256, 512)
+TARGETS = {
+    "dense->csr": (refill.dense_to_csr, "csr", None),
+    "dense->bsr": (refill.dense_to_bsr, "bsr", (64, 64)),
+    "dense->blocked_ell": (refill.dense_to_blocked_ell, "blocked_ell", (64, 64)),
+    "csr->bsr": (refill.csr_to_bsr, "bsr", (64, 64)),
+}
+STREAMS = ("flag_blocks", "gather_named", "count_chosen", "clear")
+"""Kernels that read or write whole vectors of a dense array or of blocks."""
+
+
+def steps(op: str, dtype: str, masked: bool) -> list[Step]:
+    """The launches of a conversion, as they are made for a device."""
+    target, format, block = TARGETS[op]
+    marked = masked or op.startswith("csr")
+    room = room_for(LIB, ("cpu", dtype), format, SHAPE, block, 32, "int32", marked=marked)
+    made = target(room, Query(f"plan_conversion:{op}"))
+    if op.startswith("csr"):
+        index = torch.zeros(SHAPE[0] + 1, dtype=torch.int32)
+        sources = {"data": torch.ones(64), "indices": index[:64].clone(), "indptr": index}
+    else:
+        sources = {"dense": torch.ones(SHAPE)}
+    sources = {
+        k: x.to(getattr(torch, dtype)) if x.is_floating_point() else x for k, x in sources.items()
+    }
+    if masked:
+        sources["mask"] = torch.ones(SHAPE, dtype=torch.bool)
+    bits = {name: LIB.bits(x) for name, x in sources.items()}
+    found: list[Step] = made._steps(room, made._scratch, bits)
+    return found
+
+
+CASES = [
+    (op, masked) for op in TARGETS for masked in (False, True) if op != "csr->bsr" or not masked
+]
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES)
+@pytest.mark.parametrize(("op", "masked"), CASES)
+def test_conversions(op: str, masked: bool, capability: int) -> None:
+    dtype = "float32" if masked else "bfloat16"
+    for step in steps(op, dtype, masked):
+        specimen = step.specimen(LIB)
+        found = read(capability, specimen)
+        about = f"{step.function.__name__} on sm_{capability}: {found}"
+        assert set(step.reads) <= {name for name, _ in specimen.types}, about
+        assert found.stack == found.local == 0, about
+        assert not found.has("atomic"), about
+        assert found.shared <= SHARED_MEMORY[capability], about
+        if step.function.__name__ in STREAMS and not masked:
+            assert not found.has("narrow"), about
+
+
+def test_every_kernel_is_among_them() -> None:
+    seen = {step.function.__name__ for op, masked in CASES for step in steps(op, "float32", masked)}
+    assert set(refilling.__all__) <= seen
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES)
+@pytest.mark.parametrize(("dtype", "n"), [("bfloat16", 1), ("bfloat16", 512), ("float32", 64)])
+@pytest.mark.parametrize("format", ["csr", "bsr", "blocked_ell"])
+def test_products(format: str, n: int, dtype: str, capability: int) -> None:
+    block = None if format == "csr" else (64, 64)
+    room = room_for(LIB, ("cpu", dtype), format, SHAPE, block, 32, "int32", marked=False)
+    kind = getattr(torch, dtype)
+    X, out = torch.ones(SHAPE[1], n, dtype=kind), torch.ones(SHAPE[0], n, dtype=kind)
+    step = spmm_refilled.Product(room)._step(X, out)
+    if "UPCAST" in step.constants:  # set, as the room is on a CPU
+        step = step._replace(constants={**step.constants, "UPCAST": False})
+    specimen = step.specimen(LIB)
+    found = read(capability, specimen)
+    about = f"{step.function.__name__} on sm_{capability}: {found}"
+    assert set(step.reads) <= {name for name, _ in specimen.types}, about
+    assert found.local == 0, about
+    assert found.stack <= 64, about
+    assert not found.has("atomic"), about
+    assert found.has("wide-offset"), about
+    assert found.shared <= SHARED_MEMORY[capability], about
+    if format != "csr":
+        tensor_cores = found.has("mma.sync", "wgmma", "tcgen05")
+        assert tensor_cores == (dtype == "bfloat16"), about
+        assert not found.has("tf32"), about
+
+
+def test_a_step_that_is_not_known_shows() -> None:
+    """Else the test above would pass whatever was loaded."""
+    (step,) = (s for s in steps("dense->bsr", "bfloat16", False) if "slots" in s.given)
+    loose = step._replace(given={**step.given, "column_step": 2})
+    assert read(90, loose.specimen(LIB)).has("narrow")
