@@ -65,11 +65,6 @@ class ConversionPlan:
         return self._room.shape
 
     @property
-    def dtype(self) -> Any:
-        """Of values."""
-        return self._room.data.dtype
-
-    @property
     def blocksize(self) -> tuple[int, int] | None:
         """(R, C) of the result's blocks, None for CSR."""
         return self._room.blocksize

@@ -73,11 +73,6 @@ def _of_csr(A: SparseMatrix, mask: Any) -> tuple[Kind, dict[str, Array]]:
         )
     if mask is not None:
         raise TypeError(f"{WHAT}: mask= selects elements of a dense array, got a sparse csr matrix")
-    if A.lib.requires_grad(A.data):
-        raise NotImplementedError(
-            f"{WHAT}: gradients through a conversion are not supported yet; detach the values, or "
-            "call it under torch.no_grad()"
-        )
     index = A.lib.dtype_name(A.indices)
     arrays = {"data": A.lib.contiguous(A.lib.native(A.data))}
     arrays |= {"indices": A.indices, "indptr": A.indptr}

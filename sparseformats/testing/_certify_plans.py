@@ -37,7 +37,10 @@ def _conversion_law(drawn: Any, record: dispatch.KernelRecord, judge: Judge) -> 
     def law(A: Any, pair: tuple[int, int], data: Any, capacity: int) -> None:
         options = _options(target, pair)
         if origin == "csr":
-            expected, sources = A.to(target, **options), [A.with_data(A.data), A]
+            expected, zero = A.to(target, **options), A.lib.zeros(A.shape, A.dtype_name, A.device)
+            everything = A.lib.full(A.shape, True, "bool", A.device)
+            index = A.lib.dtype_name(A.index_dtype)
+            sources = [from_dense(zero, mask=everything, index_dtype=index), A]
             judge(A, lambda: _check(record, sources, expected, options, capacity))
             return
         D = _laid(A, A.to_dense(), data)
@@ -46,9 +49,11 @@ def _conversion_law(drawn: Any, record: dispatch.KernelRecord, judge: Judge) -> 
             bits = data.draw(masks(int(np.prod(A.shape))), label="mask").reshape(A.shape)
             mask = laid_out(bits, data.draw(st.sampled_from(LAYOUTS)), A.lib, A.device)
         expected = from_dense(D, target, mask=mask, **options)
-        other = A.lib.full(A.shape, 1, A.dtype_name, A.device)
-        sources = [other, D]
-        judge(A, lambda: _check(record, sources, expected, options, capacity, mask))
+        # The most that a first source can leave over: marks of zeros, or values.
+        other = A.lib.full(A.shape, 1 if mask is None else 0, A.dtype_name, A.device)
+        every = None if mask is None else A.lib.full(A.shape, True, "bool", A.device)
+        sources, both = [other, D], (every, mask)
+        judge(A, lambda: _check(record, sources, expected, options, capacity, both))
 
     pairs = st.tuples(st.integers(1, 4), st.sampled_from([1, 2, 4]))
     return given(drawn, pairs, st.data(), st.integers(1, 30))(law)
@@ -93,14 +98,14 @@ def _check(
     expected: Any,
     options: dict[str, Any],
     capacity: int,
-    mask: Any = None,
+    masks: tuple[Any, Any] = (None, None),
 ) -> None:
     """Convert two sources; the second one is to be found, and nothing of the first."""
     first, second = sources
     needed = expected.width if expected.format == "blocked_ell" else int(expected.data.shape[0])
     with dispatch.use_kernel(record.name, record.op):
-        plan = plan_conversion(first, expected.format, capacity=capacity, mask=mask, **options)
-        plan(second, mask=mask)
+        plan = plan_conversion(first, expected.format, capacity=capacity, mask=masks[0], **options)
+        plan(second, mask=masks[1])
     if plan.kernel != record.name:
         raise AssertionError(f"{record.name} is under test, but what ran is {plan.kernel}")
     lib = expected.lib
