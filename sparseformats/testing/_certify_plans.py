@@ -112,6 +112,7 @@ def _check(
     count = int(lib.item(plan.count))
     if count != needed or bool(lib.item(plan.overflowed)) != (needed > capacity):
         raise AssertionError(f"expected to find {needed} of {capacity}, found {count}")
+    _check_bounds(plan)
     try:
         found = plan.matrix()
     except CapacityError as error:
@@ -122,6 +123,15 @@ def _check(
         raise AssertionError(f"{needed} do not fit into room for {capacity}")
     if not same(found, expected, level="buffers"):
         raise AssertionError(f"expected {expected.buffers()}, got {found.buffers()}")
+
+
+def _check_bounds(plan: Any) -> None:
+    """No row ends before it begins, or beyond the room."""
+    room = plan._room
+    starts, ends = room.lib.to_numpy(room.starts), room.lib.to_numpy(room.ends)
+    most = room.capacity * (1 if room.indptr is not None else len(starts))
+    if (starts > ends).any() or (ends > most).any():
+        raise AssertionError(f"rows of a room of {most} begin at {starts} and end at {ends}")
 
 
 def _check_product(

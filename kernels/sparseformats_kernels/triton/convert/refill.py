@@ -28,7 +28,7 @@ from sparseformats_kernels.triton.prepared import Prepared, Step
 __all__ = ["Room", "csr_to_bsr", "dense_to_blocked_ell", "dense_to_bsr", "dense_to_csr"]
 
 KEPT = 16  # ways of lying of sources, for each of which launches are kept
-LINES = 1024  # rows that the one program which numbers them takes at a time
+LINES = 1024  # flags of a row that a program numbers at a time
 TILE = (4, 256)  # rows and columns of a dense array that a program looks at
 Arrays = Mapping[str, Array]
 
@@ -176,7 +176,7 @@ def _numbered(room: Room, scratch: Arrays) -> Step:
     given = {"counts": scratch["counts"], "indptr": room.indptr, "rows": int(room.ends.shape[0])}
     given |= {"count": room.count, "overflow": bits_of(room.lib, room.overflow)}
     given |= {"capacity": room.capacity}
-    return Step(refilling.number_rows, 1, given, {"E": LINES})
+    return Step(refilling.number_rows, 1, given, {"E": _lane(given["rows"], 4)}, warps=8)
 
 
 def _flagged(room: Room, scratch: Arrays, sources: Arrays) -> list[Step]:
@@ -201,9 +201,9 @@ def _counted(room: Room, scratch: Arrays) -> Step:
     return Step(refilling.count_flags, rows, given, {"E": _lane(columns)})
 
 
-def _lane(columns: int) -> int:
-    """Flags of a row that a program takes at a time."""
-    return max(32, power(columns, LINES))
+def _lane(count: int, times: int = 1) -> int:
+    """Flags of a row, or counts of rows, that a program takes at a time."""
+    return max(32, power(count, times * LINES))
 
 
 def _named(room: Room, scratch: Arrays, *, ranked: bool = False, padded: bool = False) -> Step:
@@ -244,7 +244,7 @@ def _slots(room: Room, scratch: Arrays, sources: Arrays) -> list[Step]:
     given |= {"rows": _grid(room)[0], "capacity": room.capacity}
     return [
         *_flagged(room, scratch, sources),
-        Step(refilling.widest_row, 1, given, {"E": LINES}),
+        Step(refilling.widest_row, 1, given, {"E": _lane(given["rows"], 4)}, warps=8),
         _named(room, scratch, padded=True),
         _copied(room, scratch, sources, padded=True),
     ]
