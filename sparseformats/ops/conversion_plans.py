@@ -213,7 +213,8 @@ class ConversionPlan:
         Parameters
         ----------
         X : (n,) or (n, p) array
-            Of the plan's library and device; on a GPU of the plan's dtype.
+            Of the plan's library and device; on a GPU of the plan's dtype. float32 is multiplied as
+            IEEE float32, whatever torch's switch for TF32 says.
         out : array, optional
             Takes the result. It must not share memory with `X` or with the plan.
 

@@ -128,7 +128,8 @@ class Room:
             self.indices[:, :kept] = A.col_indices[:, :kept]
             lib.bits(self.data)[...] = 0
             lib.bits(self.data)[:, :kept, ...] = lib.bits(A.data)[:, :kept, ...]
-            self.ends[...] = self.starts + lib.xp.sum(self.indices >= 0, axis=1)
+            used = lib.xp.sum(lib.astype(self.indices >= 0, "int64"), axis=1)
+            self.ends[...] = lib.astype(self.starts + used, lib.dtype_name(self.ends))
         elif isinstance(A, (CSR, BSR)):
             lib.bits(self.data)[:kept, ...] = lib.bits(A.data)[:kept, ...]
             self.indices[:kept] = A.indices[:kept]

@@ -60,8 +60,8 @@ def on(device: str, x: Any, library: str = "torch") -> Any:
 def test_each_run_is_the_ordinary_conversion(
     library: str, format: str, masked: bool, dtype: str, device: str
 ) -> None:
-    options, capacity = FORMATS[format], {**ROOM, "csr": M * N}[format]
-    capacity = {"bsr": 700, "blocked_ell": 25}.get(format, capacity)
+    options = FORMATS[format]
+    capacity = {"csr": M * N, "bsr": 700, "blocked_ell": 25}[format]
     whole = np.zeros((M, N), bool)
     mask = on(device, whole, library) if masked else None
     start = on(device, np.zeros((M, N), dtype), library)

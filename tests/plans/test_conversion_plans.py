@@ -12,6 +12,7 @@ import torch
 
 import sparseformats as sf
 from sparseformats import _arrays
+from sparseformats.testing.strict import register_strict
 
 FORMATS: dict[str, dict[str, Any]] = {
     "csr": {},
@@ -62,6 +63,18 @@ def test_each_run_is_the_ordinary_conversion(
         assert not bool(plan.overflowed[0])
     after = {name: plan._room.lib.address(x) for name, x in plan.buffers().items()}
     assert after == addresses
+
+
+@formats
+@pytest.mark.parametrize("masked", [False, True])
+def test_with_nothing_but_the_array_api(format: str, masked: bool) -> None:
+    register_strict()
+    library, options = "array_api_strict", FORMATS[format]
+    mask = selection(library) if masked else None
+    plan = sf.plan_conversion(drawn(library), format, capacity=70, mask=mask, **options)
+    D, mask = drawn(library, 1), selection(library, 1) if masked else None
+    expected = sf.from_dense(D, format, mask=mask, **options)
+    assert sf.same(plan(D, mask=mask).matrix(), expected, level="buffers")
 
 
 @libraries

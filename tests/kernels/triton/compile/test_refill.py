@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 import torch
 
 from sparseformats import _arrays
 from sparseformats.dispatch import Query
 from sparseformats.ops.room import room_for
-from sparseformats_kernels.triton import spmm_refilled
+from sparseformats_kernels.triton import driver, launch, launching, prepared, spmm_refilled
 from sparseformats_kernels.triton.convert import refill, refilling
+from sparseformats_kernels.triton.launch import compile_for
 from sparseformats_kernels.triton.prepared import Step
 from tests.kernels.triton.compile.test_kernels import CAPABILITIES, read
 from tests.kernels.triton.compiling import SHARED_MEMORY
@@ -104,3 +110,86 @@ def test_a_step_that_is_not_known_shows() -> None:
     (step,) = (s for s in steps("dense->bsr", "bfloat16", False) if "slots" in s.given)
     loose = step._replace(given={**step.given, "column_step": 2})
     assert read(90, loose.specimen(LIB)).has("narrow")
+
+
+class Host:
+    """Stands for a device: launches are written down."""
+
+    index = 0
+
+    def __init__(self, recording: bool = False) -> None:
+        self.recording, self.shared = recording, 0
+
+    def here(self) -> Any:
+        return nullcontext()
+
+    def is_current(self) -> bool:
+        return True
+
+    def stream(self) -> int:
+        return 7
+
+    def capture(self, stream: int) -> int:
+        return int(self.recording)
+
+    def share(self, arrays: tuple[Any, ...]) -> None:
+        self.shared += len(arrays)
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch) -> Host:
+    """A device of compute capability 9.0 that this machine does not have."""
+    made = Host()
+
+    def compiled(specimen: Any, capability: int, device: int) -> Any:
+        assert (capability, device) == (90, 0)
+        kernel = compile_for(specimen, capability)
+        return SimpleNamespace(asm=kernel.asm, metadata=kernel.metadata, src=kernel.src, function=1)
+
+    monkeypatch.setattr(_arrays.TorchLibrary, "device", lambda self, x: "cuda:0")
+    monkeypatch.setattr(_arrays.TorchLibrary, "capability", lambda self, device: (9, 0))
+    for module in (prepared, launching):
+        monkeypatch.setattr(module, "device_of", lambda x, lib: made)
+    monkeypatch.setattr(prepared, "compiled", compiled)
+    library = SimpleNamespace(cuLaunchKernelEx=lambda *args: 0)
+    monkeypatch.setattr(driver, "library", lambda: library)
+    return made
+
+
+@pytest.mark.parametrize(("op", "masked"), CASES)
+def test_every_parameter_is_filled_in(
+    op: str, masked: bool, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[str, dict[str, int], int]] = []
+
+    def written(self: launch.Launch, stream: int) -> None:
+        assert stream == 7
+        held = {
+            name: int.from_bytes(ctypes.string_at(at, size), "little")
+            for name, (at, size) in self._slots.items()
+        }
+        seen.append((self.kernel.metadata.name, held, self._config.gridX))
+
+    monkeypatch.setattr(launch.Launch, "__call__", written)
+    made, kept = steps(op, "float32", masked), torch.ones(1)
+    run = prepared.Prepared(LIB, kept, made, [kept])
+    names = {name for step in made for name in step.reads.values()}
+    arrays = {name: torch.ones(8) for name in names}
+    for _ in range(2):
+        seen.clear()
+        run(**arrays)
+        assert [name for name, _, _ in seen] == [step.function.__name__ for step in made]
+        for step, (_, held, programs) in zip(made, seen, strict=True):
+            assert programs == step.programs
+            for name, x in step.given.items():
+                if name in held:
+                    x = arrays[step.reads[name]] if name in step.reads else x
+                    assert held[name] == launching.value_of(LIB, x), (step.function, name)
+    assert host.shared == 1  # once a stream
+
+
+def test_nothing_is_compiled_while_a_graph_is_recorded(host: Host) -> None:
+    host.recording = True
+    kept = torch.ones(1)
+    with pytest.raises(RuntimeError, match="prepare before capture: arrays that lie like these"):
+        prepared.Prepared(LIB, kept, steps("dense->csr", "float32", False), [kept])
