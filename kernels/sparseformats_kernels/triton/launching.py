@@ -12,7 +12,7 @@ from sparseformats._arrays import Array, ArrayLibrary
 from sparseformats_kernels.cuda.devices import Device, device_of
 from sparseformats_kernels.triton.launch import Launch, Specimen, compiled
 
-__all__ = ["Launcher", "specimen_of", "value_of"]
+__all__ = ["Launcher"]
 
 _ALIGNED = 16
 _INT32 = 2**31 - 1
@@ -39,7 +39,7 @@ class Launcher:
         if self._device is None and not triton.knobs.runtime.interpret:
             raise RuntimeError("Triton runs on a CPU only under its interpreter")
         major, minor = lib.capability(place) or (9, 0)
-        self.capability = 10 * major + minor
+        self._capability = 10 * major + minor
 
     def __call__(
         self,
@@ -62,70 +62,53 @@ class Launcher:
         OverflowError
             More programs than a launch can have.
         """
-        if not self.programs(programs):
+        if not programs:
             return
+        if programs > _MOST_PROGRAMS:
+            raise OverflowError(f"{programs:,} programs, {_MOST_PROGRAMS:,} are possible")
         if self._device is None:
             function[(programs,)](**given, **constants)
             return
-        made = specimen_of(self._lib, function, given, constants, warps)
+        made = self.specimen(function, given, constants, warps)
         with self._device.here():
-            launch = _launch(made, self.capability, self._device.index)
+            launch = _launch(made, self._capability, self._device.index)
             with launch.lock:
                 launch.resize(programs)
                 constant = dict(made.constants)
                 values = {name: x for name, x in given.items() if name not in constant}
-                launch.set(**{name: value_of(self._lib, x) for name, x in values.items()})
+                launch.set(**{name: self._value(x) for name, x in values.items()})
                 launch(self._device.stream())
 
-    @staticmethod
-    def programs(programs: int) -> int:
-        """The same number, if a launch can have so many.
+    def _value(self, x: Any) -> int | float:
+        return x if isinstance(x, (int, float)) else self._lib.address(x)
 
-        Raises
-        ------
-        OverflowError
-        """
-        if programs > _MOST_PROGRAMS:
-            raise OverflowError(f"{programs:,} programs, {_MOST_PROGRAMS:,} are possible")
-        return programs
-
-
-def value_of(lib: ArrayLibrary, x: Any) -> int | float:
-    """What a kernel is handed: a number itself, and where an array lies."""
-    return x if isinstance(x, (int, float)) else lib.address(x)
-
-
-def specimen_of(
-    lib: ArrayLibrary,
-    function: Any,
-    given: Mapping[str, Any],
-    constants: Mapping[str, Any],
-    warps: int,
-) -> Specimen:
-    """What is compiled for arguments of these types and alignments."""
-    types, aligned = {}, set()
-    steps = {name: 1 for name, x in given.items() if name.endswith("_step") and _is_one(x)}
-    constants = {**constants, **steps}
-    for name, x in given.items():
-        if name in constants:
-            continue
-        if isinstance(x, float):
-            types[name] = "fp32"
-            continue
-        if isinstance(x, int):
-            types[name] = "i32" if x <= _INT32 else "i64"
-        else:
-            types[name] = f"*{_TYPES[lib.dtype_name(x)]}"
-        if value_of(lib, x) % _ALIGNED == 0:
-            aligned.add(name)
-    names = function.arg_names
-    return Specimen(
-        function,
-        tuple((name, types[name]) for name in names if name in types),
-        tuple((name, constants[name]) for name in names if name in constants),
-        frozenset(aligned),
-        warps,
-    )
+    def specimen(
+        self, function: Any, given: Mapping[str, Any], constants: Mapping[str, Any], warps: int
+    ) -> Specimen:
+        """What is compiled for arguments of these types and alignments."""
+        types, aligned = {}, set()
+        steps = {name: 1 for name, x in given.items() if name.endswith("_step") and _is_one(x)}
+        constants = {**constants, **steps}
+        for name, x in given.items():
+            if name in constants:
+                continue
+            if isinstance(x, float):
+                types[name] = "fp32"
+                continue
+            if isinstance(x, int):
+                types[name] = "i32" if x <= _INT32 else "i64"
+            else:
+                types[name] = f"*{_TYPES[self._lib.dtype_name(x)]}"
+            if self._value(x) % _ALIGNED == 0:
+                aligned.add(name)
+        names = function.arg_names
+        return Specimen(
+            function,
+            tuple((name, types[name]) for name in names if name in types),
+            tuple((name, constants[name]) for name in names if name in constants),
+            frozenset(aligned),
+            warps,
+        )
 
 
 def _is_one(x: Any) -> bool:

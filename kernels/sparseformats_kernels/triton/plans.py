@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from sparseformats.dispatch.record import EXACT, KernelRecord, Query, Requirement, checks
-from sparseformats_kernels.triton import convert
 
 __all__ = ["RECORDS"]
 
 _HERE = "sparseformats_kernels.triton"
 _TRITON, _TORCH = Requirement("triton", "3.6"), Requirement("torch", "2.11")
-_INT32 = 2**31 - 1
+# Kernels count rows, columns and blocks in 32 bits, and look at some beyond the last.
+_SIDE = 2**31 - 2**21
 _VALUES = (
     *("bool", "int8", "uint8", "int16", "int32", "int64"),
     *("float8_e4m3fn", "float8_e5m2", "float16", "bfloat16", "float32", "float64"),
@@ -22,11 +22,32 @@ def _room(query: Query) -> int:
     return (query.nnz if query.nnzb is None else query.nnzb) or 0
 
 
+def _places(query: Query) -> int:
+    """Places for blocks."""
+    r, c = query.blocksize or (1, 1)
+    return -(-query.m // r) * -(-query.k // c) if query.blocksize else 0
+
+
 _ROOM_FITS = checks.Check(
     "size",
-    f"room for at most {_INT32:,} elements or blocks",
-    lambda query: _room(query) <= _INT32,
+    f"room for at most {_SIDE:,} elements or blocks",
+    lambda query: _room(query) <= _SIDE,
     lambda query: f"{_room(query):,}",
+)
+_SHAPE_FITS = checks.Check(
+    "size",
+    f"shape and places for blocks of at most {_SIDE:,}",
+    lambda query: max(query.m, query.k, _places(query)) <= _SIDE,
+    lambda query: f"{query.m:,} x {query.k:,}, {_places(query):,} places",
+)
+_BLOCKS = checks.Check(
+    "blocksize",
+    "blocks of a power of two of columns, up to 1024, and at most 2**20 elements",
+    lambda query: (
+        (query.blocksize or (1, 1))[1] in {2**i for i in range(11)}
+        and (query.blocksize or (1, 1))[0] * (query.blocksize or (1, 1))[1] <= 1 << 20
+    ),
+    lambda query: f"{query.blocksize}",
 )
 
 
@@ -46,7 +67,14 @@ _CONVERSIONS = tuple(
         (source,),
         f"{_HERE}.convert.refill:{source}_to_{target}",
         requires=(_TRITON, _TORCH),
-        checks=(*convert.COMMON, checks.dtype_in(*_VALUES), _ROOM_FITS),
+        checks=(
+            checks.device_is("cuda"),
+            checks.library_is("torch", "cupy"),
+            checks.dtype_in(*_VALUES),
+            _BLOCKS,
+            _SHAPE_FITS,
+            _ROOM_FITS,
+        ),
         cost=_conversion_cost,
         tolerance=EXACT,
         doc=f"{source} to {target} into room of a fixed size, without waiting for the device",
@@ -65,6 +93,7 @@ _PRODUCT = KernelRecord(
         checks.dtypes_equal(),
         checks.dtype_in("float16", "bfloat16", "float32"),
         checks.capability_at_least(8),
+        _SHAPE_FITS,
         _ROOM_FITS,
     ),
     cost=_product_cost,

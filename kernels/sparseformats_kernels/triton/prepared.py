@@ -7,13 +7,20 @@ from threading import Lock
 from types import MappingProxyType
 from typing import Any, NamedTuple, final
 
+import triton
+
 from sparseformats._arrays import Array, ArrayLibrary
 from sparseformats_kernels.cuda.devices import Device, device_of
 from sparseformats_kernels.triton.launch import Launch, Specimen, compiled
-from sparseformats_kernels.triton.launching import Launcher, specimen_of, value_of
 from sparseformats_kernels.triton.sending import Sender
 
-__all__ = ["Prepared", "Step"]
+__all__ = ["Prepared", "Step", "value_of"]
+
+_ALIGNED = 16
+_INT32 = 2**31 - 1
+_MOST_PROGRAMS = 2**31 - 1  # of one launch, along the first axis
+_TYPES = {"int8": "i8", "uint8": "i8", "int16": "i16", "int32": "i32", "int64": "i64"}
+_TYPES |= {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}
 
 
 class Step(NamedTuple):
@@ -24,7 +31,7 @@ class Step(NamedTuple):
     function : JITFunction
     programs : int
     given : mapping
-        Arrays and numbers by parameter, as `Launcher` takes them.
+        Arrays and whole numbers by parameter.
     constants : mapping
     reads : mapping
         For parameters that calls name an array for: by which name. What is `given` for them are
@@ -40,8 +47,36 @@ class Step(NamedTuple):
     warps: int = 4
 
     def specimen(self, lib: ArrayLibrary) -> Specimen:
-        """What is compiled for it."""
-        return specimen_of(lib, self.function, self.given, self.constants, self.warps)
+        """What is compiled for arguments of these types and alignments.
+
+        A step of 1, of a parameter whose name ends so, is compiled in.
+        """
+        steps = {name: x for name, x in self.given.items() if name.endswith("_step")}
+        constants = {**self.constants, **{name: 1 for name, x in steps.items() if x == 1}}
+        types, aligned = {}, set()
+        for name, x in self.given.items():
+            if name not in constants:
+                types[name] = _type(lib, x)
+                aligned |= {name} if value_of(lib, x) % _ALIGNED == 0 else set()
+        names = self.function.arg_names
+        return Specimen(
+            self.function,
+            tuple((name, types[name]) for name in names if name in types),
+            tuple((name, constants[name]) for name in names if name in constants),
+            frozenset(aligned),
+            self.warps,
+        )
+
+
+def value_of(lib: ArrayLibrary, x: Any) -> int:
+    """What a kernel is handed: a number itself, and where an array lies."""
+    return x if isinstance(x, int) else lib.address(x)
+
+
+def _type(lib: ArrayLibrary, x: Any) -> str:
+    if isinstance(x, int):
+        return "i32" if -_INT32 <= x <= _INT32 else "i64"
+    return f"*{_TYPES[lib.dtype_name(x)]}"
 
 
 @final
@@ -61,7 +96,9 @@ class Prepared:
     Raises
     ------
     RuntimeError
-        A CUDA graph is being recorded: to compile would end that.
+        A CUDA graph is being recorded: to compile would end that. Or there is no device.
+    OverflowError
+        More programs than a launch can have.
     """
 
     def __init__(
@@ -71,11 +108,13 @@ class Prepared:
         steps: Sequence[Step],
         keeps: Iterable[Array],
     ) -> None:
-        self._launcher, self._lib = Launcher(lib, beside), lib
+        self._lib = lib
         self._steps = tuple(step for step in steps if step.programs)
         self._lock = Lock()
         self._device: Device | None = None
-        if lib.device(beside) == "cpu":  # only under Triton's interpreter
+        if lib.device(beside) == "cpu":
+            if not triton.knobs.runtime.interpret:
+                raise RuntimeError("Triton runs on a CPU only under its interpreter")
             return
         self._device = device = device_of(beside, lib)
         if device.capture(device.stream()):
@@ -83,6 +122,8 @@ class Prepared:
                 "plan_conversion: prepare before capture: arrays that lie like these were not met "
                 "before; make the same call of the plan once before the graph is recorded"
             )
+        major, minor = lib.capability(device.place) or (9, 0)
+        self._capability = 10 * major + minor
         with device.here():
             made = [self._launch(step, device.index) for step in self._steps]
         self._changing = tuple(
@@ -93,9 +134,10 @@ class Prepared:
         self._send = Sender(device, made, keeps)
 
     def _launch(self, step: Step, device: int) -> Launch:
+        if step.programs > _MOST_PROGRAMS:
+            raise OverflowError(f"{step.programs:,} programs, {_MOST_PROGRAMS:,} are possible")
         specimen = step.specimen(self._lib)
-        code = compiled(specimen, self._launcher.capability, device)
-        launch = Launch(code, self._launcher.programs(step.programs), device)
+        launch = Launch(compiled(specimen, self._capability, device), step.programs, device)
         constant = dict(specimen.constants)
         values = {name: x for name, x in step.given.items() if name not in constant}
         launch.set(**{name: value_of(self._lib, x) for name, x in values.items()})
@@ -106,7 +148,7 @@ class Prepared:
         if self._device is None:
             for step in self._steps:
                 given = {**step.given, **{key: arrays[name] for key, name in step.reads.items()}}
-                self._launcher(step.function, step.programs, given, step.constants)
+                step.function[(step.programs,)](**given, **step.constants)
             return
         at = {name: self._lib.address(x) for name, x in arrays.items()}
         with self._lock:

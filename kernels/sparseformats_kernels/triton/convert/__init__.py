@@ -5,7 +5,7 @@ from __future__ import annotations
 from sparseformats._dtypes import itemsize
 from sparseformats.dispatch.record import EXACT, KernelRecord, Query, Requirement, checks
 
-__all__ = ["COMMON", "RECORDS"]
+__all__ = ["RECORDS"]
 
 _HERE = "sparseformats_kernels.triton.convert"
 _TRITON, _TORCH = Requirement("triton", "3.6"), Requirement("torch", "2.11")
@@ -25,7 +25,7 @@ def _places(query: Query) -> int:
     return -(-query.m // r) * -(-query.k // c)
 
 
-COMMON = (
+_COMMON = (
     checks.device_is("cuda"),
     checks.library_is("torch", "cupy"),
     checks.dtype_in(*_VALUES),
@@ -55,10 +55,10 @@ _TABLE = checks.Check(
 )
 
 _STEPS = {
-    ("dense", "bsr"): COMMON,
-    ("bsr", "dense"): COMMON,
-    ("bsr", "csr"): COMMON,
-    ("csr", "bsr"): (*COMMON, _TABLE),
+    ("dense", "bsr"): _COMMON,
+    ("bsr", "dense"): _COMMON,
+    ("bsr", "csr"): _COMMON,
+    ("csr", "bsr"): (*_COMMON, _TABLE),
 }
 
 

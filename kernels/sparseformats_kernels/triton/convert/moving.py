@@ -18,7 +18,7 @@ PAIRED = tl.constexpr(2)  # two float32 in one
 
 
 @triton.jit
-def is_nonzero(bits, KIND: tl.constexpr):
+def _is_nonzero(bits, KIND: tl.constexpr):
     if KIND == SIGNED:
         bits = bits << 1  # without the sign
     if KIND == PAIRED:
@@ -56,7 +56,7 @@ def flag_blocks(
         inside = ((down < R) & (row < m))[:, None] & (column < n)[None, :]
         at = (row.to(tl.int64) * row_step)[:, None] + column_at[None, :]
         bits = tl.load(dense + at, mask=inside, other=0)
-        found |= tl.max(is_nonzero(bits, KIND).to(tl.int32), axis=0)
+        found |= tl.max(_is_nonzero(bits, KIND).to(tl.int32), axis=0)
     block = tl.max(tl.reshape(found, (G, C)), axis=1)
     j = strip * G + tl.arange(0, G)
     place = flags + tl.cast(block_row, tl.int64) * columns + j
@@ -139,7 +139,7 @@ def scatter_blocks(
     row = top[:, None] + (element // C)[None, :]
     column = left[:, None] + (element % C)[None, :]
     if FILL:
-        bits = tl.where(is_nonzero(bits, KIND), bits, 0)
+        bits = tl.where(_is_nonzero(bits, KIND), bits, 0)
     tl.store(dense + row * n + column, bits, mask=inside & (row < m) & (column < n))
 
 
@@ -157,7 +157,7 @@ def _stored(
     if MARKED:
         stored = tl.load(marked + at, mask=inside, other=0) != 0
     else:
-        stored = is_nonzero(bits, KIND)
+        stored = _is_nonzero(bits, KIND)
     return bits, stored
 
 
@@ -253,7 +253,7 @@ def flag_columns(
         before = tl.load(indices + at - 1, mask=inside & (at > begin), other=-1) // C
         fresh = inside & ((at == begin) | (j != before))  # once a run is enough
         tl.store(row_flags + j, (some * 0 + 1).to(tl.int8), mask=fresh)
-        some |= (inside & (is_nonzero(bits, KIND) == 0)).to(tl.int32)
+        some |= (inside & (_is_nonzero(bits, KIND) == 0)).to(tl.int32)
     tl.store(zeros + block_row, tl.max(some, axis=0).to(tl.int8))
 
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol, final
 from sparseformats._arrays import Array, ArrayLibrary
 from sparseformats.dispatch.query import Query
 from sparseformats_kernels.cuda.devices import device_of
-from sparseformats_kernels.triton.convert import moving, refilling
+from sparseformats_kernels.triton.convert import refilling
 from sparseformats_kernels.triton.convert.common import (
     ELEMENTS,
     STRIP,
@@ -106,7 +106,7 @@ def dense_to_blocked_ell(room: Room, query: Query) -> _Refill:
 def csr_to_bsr(room: Room, query: Query) -> _Refill:
     """Flag the blocks that elements lie in, number them, write each element to its place."""
     rows, columns = _grid(room)
-    needs = {"flags": (rows * columns, "int8"), "counts": (rows, "int32"), "zeros": (rows, "int8")}
+    needs = {"flags": (rows * columns, "int8"), "counts": (rows, "int32")}
     needs |= {"kept": (room.capacity, "int32"), "ranks": (rows * columns, "int32")}
     return _settled(_Refill(room, _scratch(room, needs), _gathered))
 
@@ -190,7 +190,7 @@ def _flagged(room: Room, scratch: Arrays, sources: Arrays) -> list[Step]:
     height = power(r, max(1, 4 * ELEMENTS // (groups * c)))
     shape = {"R": r, "C": c, "G": groups, "RB": height, "KIND": kind}
     return [
-        Step(moving.flag_blocks, rows * strips, given, shape, reads),
+        Step(refilling.flag_chosen, rows * strips, given, shape, reads),
         _counted(room, scratch),
     ]
 
@@ -256,15 +256,15 @@ def _gathered(room: Room, scratch: Arrays, sources: Arrays) -> list[Step]:
     kind, marked = kind_of(room.dtype), room.marked
     assert marked is not None
     blocks, marks = bits_of(lib, room.data), bits_of(lib, marked)
-    look = {**sources, "flags": scratch["flags"], "zeros": scratch["zeros"]}
-    look |= {"m": m, "columns": columns}
-    flag = {"R": r, "C": c, "E": 2 * ELEMENTS, "KIND": kind}
+    lists = {name: sources[name] for name in ("indices", "indptr")}
+    look = lists | {"flags": scratch["flags"], "m": m, "columns": columns}
+    flag = {"R": r, "C": c, "E": 2 * ELEMENTS}
     given = {**sources, "ranks": scratch["ranks"], "blocks": blocks, "marked": marks}
     given |= {"columns": columns}
     place = {"R": r, "C": c, "E": 512, "KIND": kind}
     return [
         *(_cleared(x) for x in (scratch["flags"], blocks, marks)),
-        Step(moving.flag_columns, rows, look, flag, reads, 8),
+        Step(refilling.flag_lists, rows, look, flag, {name: name for name in lists}, 8),
         _counted(room, scratch),
         _numbered(room, scratch),
         _named(room, scratch, ranked=True),

@@ -9,10 +9,18 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from sparseformats_kernels.triton.convert.moving import is_nonzero
+__all__ = ["clear", "count_chosen", "count_flags", "flag_chosen", "flag_lists", "gather_named"]
+__all__ += ["name_flags", "number_rows", "place_named", "widest_row", "write_chosen"]
 
-__all__ = ["clear", "count_chosen", "count_flags", "gather_named", "name_flags", "number_rows"]
-__all__ += ["place_named", "widest_row", "write_chosen"]
+SIGNED = tl.constexpr(1)  # floating: zero of either sign; else integers: zero is zero
+
+
+@triton.jit
+def is_nonzero(bits, KIND: tl.constexpr):
+    """Whether a value is not a zero, told from its bits."""
+    if KIND == SIGNED:
+        bits = bits << 1  # without the sign
+    return bits != 0
 
 
 @triton.jit
@@ -20,6 +28,62 @@ def clear(room, size, E: tl.constexpr):
     """Make zeros of an array of integers."""
     at = tl.cast(tl.program_id(0), tl.int64) * E + tl.arange(0, E)
     tl.store(room + at, tl.zeros((E,), room.dtype.element_ty), mask=at < size)
+
+
+@triton.jit
+def flag_chosen(
+    dense,
+    row_step,
+    column_step,
+    flags,
+    m,
+    n,
+    columns,
+    strips,
+    R: tl.constexpr,
+    C: tl.constexpr,
+    G: tl.constexpr,
+    RB: tl.constexpr,
+    KIND: tl.constexpr,
+):
+    """``flags[i, j]`` becomes whether block (i, j) of R x C has a non-zero.
+
+    One program looks at G blocks side by side, RB rows at a time.
+    """
+    block_row, strip = tl.program_id(0) // strips, tl.program_id(0) % strips
+    column = strip * (G * C) + tl.arange(0, G * C)
+    found = tl.zeros((G * C,), tl.int32)
+    column_at = column.to(tl.int64) * column_step
+    for start in range(0, R, RB):
+        down = start + tl.arange(0, RB)
+        row = block_row * R + down
+        inside = ((down < R) & (row < m))[:, None] & (column < n)[None, :]
+        at = (row.to(tl.int64) * row_step)[:, None] + column_at[None, :]
+        bits = tl.load(dense + at, mask=inside, other=0)
+        found |= tl.max(is_nonzero(bits, KIND).to(tl.int32), axis=0)
+    block = tl.max(tl.reshape(found, (G, C)), axis=1)
+    j = strip * G + tl.arange(0, G)
+    place = flags + tl.cast(block_row, tl.int64) * columns + j
+    tl.store(place, block.to(tl.int8), mask=j < columns)
+
+
+@triton.jit
+def flag_lists(
+    indices, indptr, flags, m, columns, R: tl.constexpr, C: tl.constexpr, E: tl.constexpr
+):
+    """Flag the blocks that the elements of each row of blocks lie in; flags are zeros before."""
+    block_row = tl.program_id(0)
+    begin = tl.load(indptr + block_row * R)
+    end = tl.load(indptr + tl.minimum((block_row + 1) * R, m))
+    line = flags + tl.cast(block_row, tl.int64) * columns
+    one = tl.full((E,), 1, tl.int8)
+    for start in range(begin, end, E):
+        at = start + tl.arange(0, E)
+        inside = at < end
+        j = tl.load(indices + at, mask=inside, other=0) // C
+        before = tl.load(indices + at - 1, mask=inside & (at > begin), other=-1) // C
+        fresh = inside & ((at == begin) | (j != before))  # once a run is enough
+        tl.store(line + j, one, mask=fresh)
 
 
 @triton.jit

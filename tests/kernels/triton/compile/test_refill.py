@@ -13,7 +13,7 @@ import torch
 from sparseformats import _arrays
 from sparseformats.dispatch import Query
 from sparseformats.ops.room import room_for
-from sparseformats_kernels.triton import driver, launch, launching, prepared, spmm_refilled
+from sparseformats_kernels.triton import driver, launch, prepared, spmm_refilled
 from sparseformats_kernels.triton.convert import refill, refilling
 from sparseformats_kernels.triton.launch import compile_for
 from sparseformats_kernels.triton.prepared import Step
@@ -28,7 +28,7 @@ TARGETS = {
     "dense->blocked_ell": (refill.dense_to_blocked_ell, "blocked_ell", (64, 64)),
     "csr->bsr": (refill.csr_to_bsr, "bsr", (64, 64)),
 }
-STREAMS = ("flag_blocks", "gather_named", "count_chosen", "clear")
+STREAMS = ("flag_chosen", "gather_named", "count_chosen", "clear")
 """Kernels that read or write whole vectors of a dense array or of blocks."""
 
 
@@ -115,7 +115,7 @@ def test_a_step_that_is_not_known_shows() -> None:
 class Host:
     """Stands for a device: launches are written down."""
 
-    index = 0
+    index, place = 0, "cuda:0"
 
     def __init__(self, recording: bool = False) -> None:
         self.recording, self.shared = recording, 0
@@ -148,8 +148,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Host:
 
     monkeypatch.setattr(_arrays.TorchLibrary, "device", lambda self, x: "cuda:0")
     monkeypatch.setattr(_arrays.TorchLibrary, "capability", lambda self, device: (9, 0))
-    for module in (prepared, launching):
-        monkeypatch.setattr(module, "device_of", lambda x, lib: made)
+    monkeypatch.setattr(prepared, "device_of", lambda x, lib: made)
     monkeypatch.setattr(prepared, "compiled", compiled)
     library = SimpleNamespace(cuLaunchKernelEx=lambda *args: 0)
     monkeypatch.setattr(driver, "library", lambda: library)
@@ -184,7 +183,7 @@ def test_every_parameter_is_filled_in(
             for name, x in step.given.items():
                 if name in held:
                     x = arrays[step.reads[name]] if name in step.reads else x
-                    assert held[name] == launching.value_of(LIB, x), (step.function, name)
+                    assert held[name] == prepared.value_of(LIB, x), (step.function, name)
     assert host.shared == 1  # once a stream
 
 

@@ -15,11 +15,10 @@ import sparseformats as sf
 from sparseformats import dispatch
 from sparseformats.dispatch import KernelRecord
 from sparseformats.testing import certify_kernel
-from sparseformats_kernels.triton import convert
+from sparseformats_kernels.triton.convert import RECORDS
 from tests.kernels.triton.interpreter import Checker, checked
 
 NAME = "moves-interpreted"
-RECORDS = [record for record in convert.RECORDS if record.name == "triton-moves"]
 records = pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.op)
 
 
