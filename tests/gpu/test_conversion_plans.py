@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -350,6 +351,17 @@ def test_a_plan_may_go_while_its_work_is_under_way(device: str) -> None:
     stream.synchronize()
     assert torch.equal(Y.double(), D.double() @ X.double())
     del held
+
+
+def test_neither_sources_nor_operands_are_kept(device: str) -> None:
+    D, X = on(device, host(finite=True)), on(device, np.ones((N, 40), np.float32))
+    plan = sf.plan_conversion(D, "bsr", capacity=700, blocksize=(16, 8))
+    Y = plan.product(X)
+    watched_for = [weakref.ref(x) for x in (D, X, Y)]
+    del D, X, Y
+    gc.collect()
+    assert [ref() for ref in watched_for] == [None] * 3
+    assert plan.matrix().nnz > 0
 
 
 def test_a_source_elsewhere_is_refused(device: str) -> None:

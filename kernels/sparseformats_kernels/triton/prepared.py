@@ -132,6 +132,7 @@ class Prepared:
             for parameter, name in step.reads.items()
         )
         self._send = Sender(device, made, keeps)
+        self._steps = ()  # they hold the examples, which are the caller's to give back
 
     def _launch(self, step: Step, device: int) -> Launch:
         if step.programs > _MOST_PROGRAMS:

@@ -185,6 +185,7 @@ def test_every_parameter_is_filled_in(
                     x = arrays[step.reads[name]] if name in step.reads else x
                     assert held[name] == prepared.value_of(LIB, x), (step.function, name)
     assert host.shared == 1  # once a stream
+    assert not run._steps  # which hold the examples
 
 
 def test_nothing_is_compiled_while_a_graph_is_recorded(host: Host) -> None:
@@ -192,3 +193,15 @@ def test_nothing_is_compiled_while_a_graph_is_recorded(host: Host) -> None:
     kept = torch.ones(1)
     with pytest.raises(RuntimeError, match="prepare before capture: arrays that lie like these"):
         prepared.Prepared(LIB, kept, steps("dense->csr", "float32", False), [kept])
+
+
+def test_what_cannot_be_launched(host: Host) -> None:
+    kept = torch.ones(1)
+    step = steps("dense->csr", "float32", False)[0]._replace(programs=2**31)
+    with pytest.raises(OverflowError, match="2,147,483,648 programs, 2,147,483,647 are possible"):
+        prepared.Prepared(LIB, kept, [step], [kept])
+
+
+def test_there_is_no_device() -> None:
+    with pytest.raises(RuntimeError, match="on a CPU only under its interpreter"):
+        prepared.Prepared(LIB, torch.ones(1), steps("dense->csr", "float32", False), [])
