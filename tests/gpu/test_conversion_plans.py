@@ -54,10 +54,11 @@ def on(device: str, x: Any, library: str = "torch") -> Any:
     return _arrays.library(library).from_numpy(x, device)
 
 
-@libraries
 @formats
 @pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("dtype", ["float16", "float32", "int8"])
+@pytest.mark.parametrize(
+    ("library", "dtype"), [("torch", "float16"), ("torch", "int8"), ("cupy", "float32")]
+)
 def test_each_run_is_the_ordinary_conversion(
     library: str, format: str, masked: bool, dtype: str, device: str
 ) -> None:
@@ -93,12 +94,11 @@ def test_from_csr(library: str, device: str) -> None:
         assert sf.same(plan(A).matrix(), A.to("bsr", **options), level="buffers")
 
 
-@libraries
 @formats
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize(
+    ("library", "dtype"), [("torch", "bfloat16"), ("torch", "float32"), ("cupy", "float16")]
+)
 def test_products(library: str, format: str, dtype: str, device: str) -> None:
-    if library == "cupy" and dtype == "bfloat16":
-        return
     lib = _arrays.library(library)
 
     def made(x: Any) -> Any:
@@ -110,7 +110,7 @@ def test_products(library: str, format: str, dtype: str, device: str) -> None:
     for seed in (1, 2):
         plan(made(host(seed, finite=True)))
         A = plan.matrix()
-        for columns in (1, 16, 70, 257):
+        for columns in (16, 257):
             X = made(np.random.default_rng(seed).standard_normal((N, columns)).astype(np.float32))
             assert_close(plan.product(X), A, X, **BOUND)
             wide = made(np.full((columns, M + 24), np.nan, np.float32))
