@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         use_kernel as use_kernel,
     )
     from sparseformats.errors import (
+        CapacityError as CapacityError,
         DeviceMismatchError as DeviceMismatchError,
         InvalidTensorError as InvalidTensorError,
         KernelLoadWarning as KernelLoadWarning,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
         Transposed as Transposed,
     )
     from sparseformats.ops import (
+        ConversionPlan as ConversionPlan,
         Plan as Plan,
         SumPlan as SumPlan,
         cache_info as cache_info,
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
         linear as linear,
         matmul as matmul,
         plan as plan,
+        plan_conversion as plan_conversion,
         sddmm as sddmm,
         validate as validate,
     )
@@ -102,6 +105,7 @@ _HOMES = {
         "vstack",
     ),
     "ops": (
+        "ConversionPlan",
         "Plan",
         "SumPlan",
         "cache_info",
@@ -110,6 +114,7 @@ _HOMES = {
         "linear",
         "matmul",
         "plan",
+        "plan_conversion",
         "sddmm",
         "validate",
     ),
@@ -119,6 +124,7 @@ _HOMES = {
         "use_kernel",
     ),
     "errors": (
+        "CapacityError",
         "DeviceMismatchError",
         "InvalidTensorError",
         "KernelLoadWarning",

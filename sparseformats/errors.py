@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 __all__ = [
+    "CapacityError",
     "DeviceMismatchError",
     "InvalidTensorError",
     "KernelLoadWarning",
@@ -77,6 +78,17 @@ class LossyConversionError(SparseFormatsError, ValueError):
 
 class DeviceMismatchError(SparseFormatsError, ValueError):
     """Arrays of one call live on different devices."""
+
+
+class CapacityError(SparseFormatsError, ValueError):
+    """A conversion plan has no room for what it found: `needed` are more than `capacity`."""
+
+    def __init__(self, message: str, needed: int, capacity: int) -> None:
+        self.message, self.needed, self.capacity = message, needed, capacity
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[type, tuple[str, int, int]]:
+        return type(self), (self.message, self.needed, self.capacity)
 
 
 class NoKernelError(SparseFormatsError, NotImplementedError):

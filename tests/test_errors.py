@@ -13,6 +13,7 @@ PARENTS = {
     "PatternError": ValueError,
     "LossyConversionError": ValueError,
     "DeviceMismatchError": ValueError,
+    "CapacityError": ValueError,
     "NoKernelError": NotImplementedError,
 }
 
@@ -62,11 +63,14 @@ def test_errors_pickle():
         sf.LossyConversionError("two"),
         sf.DeviceMismatchError("cpu, cuda:0"),
         NoKernelError("none", explanation="why"),
+        sf.CapacityError("too many", 3, 2),
     ):
         again = pickle.loads(pickle.dumps(error))
         assert type(again) is type(error)
         assert str(again) == str(error)
         assert getattr(again, "problems", None) == getattr(error, "problems", None)
+        assert getattr(again, "needed", None) == getattr(error, "needed", None)
+        assert getattr(again, "capacity", None) == getattr(error, "capacity", None)
         assert getattr(again, "explanation", None) == getattr(error, "explanation", None)
 
 

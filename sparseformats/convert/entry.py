@@ -16,7 +16,7 @@ from sparseformats.errors import DeviceMismatchError
 from sparseformats.formats import SparseMatrix, Sum, Transposed
 from sparseformats.formats.inputs import index_name, narrowed
 
-__all__ = ["asformat", "convert", "from_dense", "to_dense"]
+__all__ = ["asformat", "convert", "dense_of", "from_dense", "mask_of", "to_dense"]
 
 _NOT_INDICES = ("data", "side_data", "zeros")
 
@@ -112,10 +112,10 @@ def from_dense(
     >>> sf.from_dense([[0.0, 2.0], [0.0, 0.0]])
     <CSR 2x2, float64, nnz=1, numpy on cpu>
     """
-    lib, D = _dense(D)
+    lib, D = dense_of(D, "from_dense")
     target = requested(format, blocksize, Node("dense"), "from_dense")
     width = index_name(index_dtype)
-    chosen = None if mask is None else _mask(lib, mask, D)
+    chosen = None if mask is None else mask_of(lib, mask, D, "from_dense")
     made: SparseMatrix = follow(D, path(Node("dense"), target), width, chosen)
     return made if width is None else _in_width(made, width)
 
@@ -169,46 +169,47 @@ def _importer(x: Any) -> str | None:
     return "from_scipy" if any(name.startswith("scipy.sparse") for name in modules) else None
 
 
-def _dense(D: Any) -> tuple[ArrayLibrary, Array]:
+def dense_of(D: Any, what: str) -> tuple[ArrayLibrary, Array]:
+    """Read a dense array; `what` is the operation, for messages."""
     if isinstance(D, SparseMatrix) or _importer(D) is not None:
         name = _importer(D) or "A.to"
-        raise TypeError(f"from_dense takes a dense array, got {type(D).__name__}; use {name}")
+        raise TypeError(f"{what} takes a dense array, got {type(D).__name__}; use {name}")
     if isinstance(D, np.ma.MaskedArray):
-        raise TypeError("from_dense: got a masked array; fill it first, e.g. D.filled(0)")
+        raise TypeError(f"{what}: got a masked array; fill it first, e.g. D.filled(0)")
     if isinstance(D, list | tuple):
         D = np.asarray(D)
     if not _arrays.is_array(D):
         raise TypeError(
-            f"from_dense takes a NumPy, torch or CuPy array or lists, got {type(D).__name__}"
+            f"{what} takes a NumPy, torch or CuPy array or lists, got {type(D).__name__}"
         )
     lib = _arrays.of(D)
     name = lib.dtype_name(D)
     if name not in VALUE_DTYPES[lib.name]:
         raise TypeError(
-            f"from_dense: values of dtype {name} are not supported for {lib.name} arrays, "
+            f"{what}: values of dtype {name} are not supported for {lib.name} arrays, "
             f"expected one of {', '.join(VALUE_DTYPES[lib.name])}"
         )
     if len(D.shape) != 2:
-        raise ValueError(f"from_dense takes a 2-D array, got shape {tuple(D.shape)}")
-    _refuse_grad(lib, "from_dense", D)
+        raise ValueError(f"{what} takes a 2-D array, got shape {tuple(D.shape)}")
+    _refuse_grad(lib, what, D)
     if lib.device(D) == "meta":
-        raise ValueError("from_dense: an array on device 'meta' holds no values")
+        raise ValueError(f"{what}: an array on device 'meta' holds no values")
     return lib, lib.native(D)
 
 
-def _mask(lib: ArrayLibrary, mask: Any, D: Array) -> Array:
+def mask_of(lib: ArrayLibrary, mask: Any, D: Array, what: str) -> Array:
+    """Read the mask of a dense array."""
     mask = lib.asarray(mask, device=lib.device(D)) if isinstance(mask, list | tuple) else mask
     if not lib.owns(mask) or lib.dtype_name(mask) != "bool":
         found = lib.dtype_name(mask) if lib.owns(mask) else type(mask).__name__
-        raise TypeError(f"from_dense: mask must be a bool array of {lib.name}, got {found}")
+        raise TypeError(f"{what}: mask must be a bool array of {lib.name}, got {found}")
     if tuple(mask.shape) != tuple(D.shape):
         raise ValueError(
-            f"from_dense: mask must have the array's shape {tuple(D.shape)}, "
-            f"got {tuple(mask.shape)}"
+            f"{what}: mask must have the array's shape {tuple(D.shape)}, got {tuple(mask.shape)}"
         )
     if lib.device(mask) != lib.device(D):
         raise DeviceMismatchError(
-            f"from_dense: D is on {lib.device(D)!r} but mask is on {lib.device(mask)!r}"
+            f"{what}: D is on {lib.device(D)!r} but mask is on {lib.device(mask)!r}"
         )
     return mask
 

@@ -19,7 +19,8 @@ class Query:
     Attributes
     ----------
     op : str
-        Name of the operation: ``"matmul"``, ``"sddmm"``, ``"convert:csr->bsr"``.
+        Name of the operation: ``"matmul"``, ``"sddmm"``, ``"convert:csr->bsr"``,
+        ``"plan_conversion:csr->bsr"``.
     format : str
         Family of the sparse matrix: ``"coo" "csr" "csc" "bsr" "blocked_ell" "n:m"``, ``"dense"``.
     pattern : (int, int) or None
@@ -34,7 +35,8 @@ class Query:
         Stored elements; None where counting them would read values, as in BSR, Blocked-ELL, n:m.
     nnzb : int or None
         Places for blocks that are stored: the blocks of BSR; of Blocked-ELL ``block_rows * width``,
-        those that are empty (-1) included. None for other formats.
+        those that are empty (-1) included. None for other formats. Of a conversion plan, as `nnz`
+        there, what it has room for.
     nbytes : int or None
         Bytes of the matrix's buffers.
     density : int or None

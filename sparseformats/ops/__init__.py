@@ -4,11 +4,14 @@
 `product` is the dense product, `sparse_product` that of two sparse matrices, `layer` one with
 bias and activation, `sampled` a dense product sampled at a pattern; `torch_functions`
 answers for torch's own functions. `plans` prepares products, `light` and `cache` are what a warm
-call finds prepared. `sums` makes the product of a sum of those of its parts.
+call finds prepared. `sums` makes the product of a sum of those of its parts. `converting` prepares
+conversions that are repeated, `room` is what they fill, `room_products` multiplies what lies there.
 """
 
 from sparseformats.ops.cache import cache_info, clear_cache, set_cache_limit
 from sparseformats.ops.checking import validate
+from sparseformats.ops.conversion_plans import ConversionPlan
+from sparseformats.ops.converting import plan_conversion
 from sparseformats.ops.explaining import explain
 from sparseformats.ops.layer import explain_linear, linear
 from sparseformats.ops.planning import plan
@@ -20,6 +23,7 @@ from sparseformats.ops.sum_plans import SumPlan
 from sparseformats.ops.torch_functions import torch_function
 
 __all__ = [
+    "ConversionPlan",
     "Plan",
     "SumExplanation",
     "SumPlan",
@@ -32,6 +36,7 @@ __all__ = [
     "matmul",
     "matmul_operator",
     "plan",
+    "plan_conversion",
     "sddmm",
     "set_cache_limit",
     "torch_function",

@@ -70,8 +70,9 @@ def certify_kernel(
     kernel : str or KernelRecord
         A registered kernel's name, or a record to register while it is certified.
     op : str
-        Its operation, if named: ``"matmul"``, ``"sddmm"``, ``"spgemm"``, or a conversion such as
-        ``"convert:csr->bsr"``.
+        Its operation, if named: ``"matmul"``, ``"sddmm"``, ``"spgemm"``, a conversion such as
+        ``"convert:csr->bsr"``, or what a conversion plan runs, such as
+        ``"plan_conversion:csr->bsr"``.
     formats : str or sequence of str, optional
         Formats to draw; by default those that the record serves.
     flush : bool
@@ -110,7 +111,7 @@ def certify_kernel(
     values = drawn.get("values", "any")
     if op.startswith("convert:"):
         _certify_conversion(record, found, certificate, examples)
-    elif op in ("sddmm", "spgemm"):
+    elif op in ("sddmm", "spgemm") or op.startswith("plan_conversion:"):
         _certify_sparse(record, found, certificate, values, flush, examples)
     else:
         _certify_product(record, found, certificate, values, flush, examples)
@@ -212,6 +213,11 @@ def _certify_sparse(
         _check_ran(trace, record)
         certificate.runs[A.format, A.dtype_name] += 1
 
+    if record.op.startswith("plan_conversion:"):
+        from sparseformats.testing._certify_plans import law_of
+
+        _run(law_of(drawn, record, values, _bound(record, flush), judge), examples)
+        return
     law = sampled_law if record.op == "sddmm" else sparse_product_law
     options = {"bound": _bound(record, flush), "kernel": record.name}
     _run(law(drawn, values, options, judge), examples)

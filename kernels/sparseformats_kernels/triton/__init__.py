@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from sparseformats.dispatch.record import KernelRecord, Query, Requirement, Tolerance, checks
-from sparseformats_kernels.triton import configs, convert, costs
+from sparseformats_kernels.triton import configs, convert, costs, plans
 
 __all__ = ["RECORDS"]
 
@@ -208,4 +208,4 @@ _SDDMM = (
     ),
 )
 
-RECORDS = (*_MATMUL, *_SDDMM, *convert.RECORDS)
+RECORDS = (*_MATMUL, *_SDDMM, *convert.RECORDS, *plans.RECORDS)
