@@ -110,24 +110,17 @@ def _decide(o: Operands, owner: SparseMatrix, query: Query, options: Options) ->
         if forced and not ways:
             raise ValueError(f"reorder='always': {'; '.join(refusals)}")
         plain = dispatch.explain(query, options.kernel)
+        found = []
         for way in ways:
             if way.known.given is not None:  # what the given order already shares counts as well
                 told = replace(query, union=way.known.given.union)
                 plain = dispatch.explain(told, options.kernel)
-        found, given = [], _time(plain)
-        for way in ways:
-            hoped = _quickest(way.known.hoped, o, query, options)
-            best = hoped
-            if forced or (hoped is not None and hoped.microseconds < given):
-                best = _quickest(way.known.best(way.find), o, query, options)
-            if best is not None and (forced or best.microseconds < given):
-                why = _too_large(way.known, best, query)
-                if forced or why is None:
-                    found.append((best, way.known))
-                    continue
+            best, why = _weighed(way, o, query, options, _time(plain))
+            if best is None:
                 refusals.append(why)
             else:
-                refusals.append(_declined(way.known, best, hoped is best))
+                found.append((best, way.known))
+    given = _time(plain)
     if not found:
         time = "" if plain.chosen is None else f"; as given about {given:,.0f} us by {plain.chosen}"
         return _Decision(plain, f"rows as given: {'; '.join(refusals)}{time}")
@@ -146,10 +139,27 @@ def _ways(o: Operands, owner: SparseMatrix, query: Query) -> tuple[list[_Way], l
     else:
         why = "blocks hold zeros where nothing is stored, and 0 x inf is NaN"
         refusals.append(f"{why}: {refusal}; {refusal.hint}")
-    stored = [way for way in ways if way.known.stored and query.n]
-    if len(stored) < len(ways):
-        refusals.append("there is nothing to group")
-    return stored, refusals
+    return ways, refusals
+
+
+def _weighed(
+    way: _Way, o: Operands, query: Query, options: Options, given: float
+) -> tuple[_Found | None, str]:
+    """The best blocks of a way, if they are to be used; else why not."""
+    known, forced = way.known, options.reorder == "always"
+    if not (known.stored and query.n):
+        return None, "there is nothing to group"
+    hoped = _quickest(known.hoped, o, query, options)
+    if not forced and (hoped is None or hoped.microseconds >= given):
+        return None, _declined(known, hoped, "at best ")
+    best = _quickest(known.best(way.find), o, query, options)
+    if best is None or not (forced or best.microseconds < given):
+        return None, _declined(known, best)
+    nbytes, limit = best.explanation.query.nbytes or 0, max(4 * (query.nbytes or 0), _BYTES)
+    if nbytes > limit and not forced:
+        text = _grouped(known, best.blocks)
+        return None, f"{text} take {nbytes:,} bytes, more than {limit:,}"
+    return best, ""
 
 
 def _quickest(
@@ -189,21 +199,11 @@ def _way_back(query: Query) -> float:
 # In words.
 
 
-def _too_large(known: Groupings, found: _Found, query: Query) -> str | None:
-    nbytes, limit = found.explanation.query.nbytes or 0, max(4 * (query.nbytes or 0), _BYTES)
-    if nbytes <= limit:
-        return None
-    return f"{_grouped(known, found.blocks)} take {nbytes:,} bytes, more than {limit:,}"
-
-
-def _declined(known: Groupings, found: _Found | None, hoped: bool) -> str:
+def _declined(known: Groupings, found: _Found | None, most: str = "") -> str:
     if found is None:
         return "no kernel serves the blocks that rows can be grouped into"
-    most = "at best " if hoped else ""
-    return (
-        f"{most}{_grouped(known, found.blocks)} would take about {found.microseconds:,.0f} us "
-        f"by {found.explanation.chosen}"
-    )
+    text, time = _grouped(known, found.blocks), found.microseconds
+    return f"{most}{text} would take about {time:,.0f} us by {found.explanation.chosen}"
 
 
 def _taken(known: Groupings, found: _Found, plain: Explanation, given: float) -> str:
