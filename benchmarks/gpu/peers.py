@@ -55,6 +55,7 @@ class Side(NamedTuple):
 def ours(problem: Problem, kernel: str | None = None, **options: Any) -> Side:
     """What a user gets: the kernel that dispatch chooses, or one asked for by name."""
     options.setdefault("assume_finite", problem.case.finite)
+    options.setdefault("reorder", problem.case.reorder and kernel is None)
     if kernel is None and problem.case.format == "2:4" and problem.X.is_cuda:
         unoffered = cusparselt_search.unoffered(problem)
         if unoffered is not None:

@@ -24,9 +24,11 @@ __all__ = ["Order", "Pattern", "Tree", "blocks_of", "coarse", "orders", "tree", 
 
 Host = np.ndarray[Any, np.dtype[Any]]
 
-HASHES = 32
-BAND = 2  # hashes upon which linked rows agree: half alike rows miss each other in 1 of 100 cases
-LEVELS = (0.9, 0.7, 0.5, 0.35, 0.2)  # similarity within the clusters of a level
+HASHES = 64
+BAND = (
+    2  # hashes upon which linked rows agree: rows that are half alike hardly ever miss each other
+)
+LEVELS = tuple(level / 100 for level in range(95, 14, -8))  # similarity within clusters, by level
 ROOM = 1.25  # times as many rows, at most, once clusters begin with blocks of their own
 CHUNK = 1 << 17  # entries that are hashed at a time
 BITMAP = 1 << 26  # places of blocks that are counted without a sort
