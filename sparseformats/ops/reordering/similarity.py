@@ -20,14 +20,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Order", "Pattern", "Tree", "blocks_of", "coarse", "orders", "tree", "unmoved"]
+__all__ = ["Order", "Pattern", "Tree", "blocks_of", "coarse", "orders", "tree"]
 
 Host = np.ndarray[Any, np.dtype[Any]]
 
 HASHES = 64
-BAND = (
-    2  # hashes upon which linked rows agree: rows that are half alike hardly ever miss each other
-)
+BAND = 2  # hashes upon which linked rows agree; rows half alike hardly ever miss each other
 LEVELS = tuple(level / 100 for level in range(95, 14, -8))  # similarity within clusters, by level
 ROOM = 1.25  # times as many rows, at most, once clusters begin with blocks of their own
 CHUNK = 1 << 17  # entries that are hashed at a time
@@ -91,11 +89,6 @@ class Tree(NamedTuple):
     rows: Host
     empty: Host
     starts: tuple[Host, ...]
-
-
-def unmoved(pattern: Pattern) -> Order:
-    """All rows as they are."""
-    return Order(None, pattern.rows)
 
 
 def coarse(pattern: Pattern, width: int) -> Pattern:
