@@ -56,12 +56,11 @@ def test_planted_clusters_are_recovered(clusters: int, inner: float, seed: int) 
     sorted_, shuffled = planted(clusters=clusters, inner=inner, seed=seed)
     ideal = pattern_of(sorted_)
     for found in blocks._in_blocks(pattern_of(shuffled)):
-        size = found.size[0]
-        if size > 2048 // clusters:
+        if found.size[0] > 2048 // clusters:
             continue  # a block row holds several clusters then
-        least = similarity.blocks_of(ideal, Order(None, 2048), size, size)
+        least = similarity.blocks_of(ideal, Order(None, 2048), *found.size)
         assert found.stored <= least / 0.9
-        given_ = similarity.blocks_of(pattern_of(shuffled), Order(None, 2048), size, size)
+        given_ = similarity.blocks_of(pattern_of(shuffled), Order(None, 2048), *found.size)
         assert given_ > 3 * found.stored
 
 
@@ -69,10 +68,9 @@ def test_planted_clusters_are_recovered(clusters: int, inner: float, seed: int) 
 def test_uneven_clusters_begin_with_blocks_of_their_own(inner: float) -> None:
     sorted_, shuffled = planted(clusters=16, inner=inner, even=False)
     for found in blocks._in_blocks(pattern_of(shuffled)):
-        size = found.size[0]
-        straddling = similarity.blocks_of(pattern_of(sorted_), Order(None, 2048), size, size)
+        straddling = similarity.blocks_of(pattern_of(sorted_), Order(None, 2048), *found.size)
         assert found.stored <= straddling / 0.95
-        if size == 64:
+        if found.size[0] == 64:
             assert found.order.rows > 2048
             assert found.stored < 0.9 * straddling
 
@@ -90,7 +88,8 @@ def test_a_second_pattern_hides_no_cluster() -> None:
 def test_scattered_rows_gain_nothing() -> None:
     D = np.random.default_rng(0).random((1024, 1024)) < 0.05
     for found in blocks._in_blocks(pattern_of(D)):
-        assert found.stored > 0.97 * (1024 // found.size[0]) ** 2
+        high, wide = found.size
+        assert found.stored > 0.97 * (1024 // high) * (1024 // wide)
 
 
 def test_rows_in_blocks_already_stay() -> None:

@@ -24,12 +24,12 @@ from sparseformats.ops.cache import CACHE, source
 from sparseformats.ops.facts import ALIGNMENT
 from sparseformats.ops.operands import Operands
 from sparseformats.ops.reordering import similarity
-from sparseformats.ops.reordering.similarity import Order, Pattern
+from sparseformats.ops.reordering.similarity import Order, Pattern, Tree
 
 __all__ = ["SHARING", "SIZES", "Blocks", "Groupings", "elements", "of_block_rows", "of_rows"]
 
-SIZES = (16, 32, 64)
-"""Edges of the blocks that are tried."""
+SIZES = ((16, 16), (32, 32), (64, 16), (64, 32), (64, 64), (128, 64))
+"""Rows and columns of the blocks that are tried."""
 SHARING = (16, 32)
 """Rows of blocks whose block rows share what they read in some kernel."""
 HIGH = 128  # rows over which `Query.union` is told
@@ -144,10 +144,10 @@ def of_rows(o: Operands, owner: SparseMatrix) -> tuple[Groupings, Callable[[], l
         pattern = _elements(o)
         unmoved = Order(None, pattern.rows)
         hoped = []
-        for size in SIZES:
-            met = similarity.coarse(pattern, size).columns
-            least = max(-(-met.size // size), int(np.unique(met).size))
-            hoped.append(Blocks((size, size), unmoved, least, size / HIGH))
+        for high, wide in SIZES:
+            met = similarity.coarse(pattern, wide).columns
+            least = max(-(-met.size // high), int(np.unique(met).size))
+            hoped.append(Blocks((high, wide), unmoved, least, min(1.0, high / HIGH)))
         return Groupings(int(pattern.columns.size), None, tuple(hoped))
 
     return _kept(o, owner, "rows", make), lambda: _in_blocks(_elements(o))
@@ -220,18 +220,27 @@ def _pattern(o: Operands, indptr: Array, indices: Array, extent: int) -> Pattern
 
 def _in_blocks(pattern: Pattern) -> list[Blocks]:
     """For each of `SIZES` the order with the fewest blocks."""
-    met = {size: similarity.coarse(pattern, size) for size in SIZES}
+    met = {wide: similarity.coarse(pattern, wide) for wide in sorted({size[1] for size in SIZES})}
     trees = [similarity.tree(each) for each in met.values()]
     found = []
-    for size, each in met.items():
-        tried = [Order(None, pattern.rows)]
-        tried += [order for tree in trees for order in similarity.orders(tree, size)]
-        counts = [similarity.blocks_of(each, order, size, size) for order in tried]
-        best = min(range(len(tried)), key=lambda i: (counts[i], tried[i].rows, i))
-        order, stored = tried[best], counts[best]
-        union = similarity.blocks_of(each, order, HIGH, size) / max(1, stored)
-        found.append(Blocks((size, size), order, stored, union))
+    for high, wide in SIZES:
+        stored, order = _fewest(met[wide], trees, high)
+        union = similarity.blocks_of(met[wide], order, HIGH, wide) / max(1, stored)
+        found.append(Blocks((high, wide), order, stored, min(1.0, union)))
     return found
+
+
+def _fewest(met: Pattern, trees: list[Tree], high: int) -> tuple[int, Order]:
+    """The order in which rows have the fewest blocks of `high` rows, and how many."""
+    order, least = Order(None, met.rows), -(-met.columns.size // high)
+    stored = similarity.blocks_of(met, order, high, met.width)
+    for tried in (order for tree in trees for order in similarity.orders(tree, high)):
+        if stored == least:
+            break  # every block is full of rows
+        count = similarity.blocks_of(met, tried, high, met.width)
+        if (count, tried.rows) < (stored, order.rows):
+            stored, order = count, tried
+    return stored, order
 
 
 def _spread(order: Order, high: int, rows: int) -> Order:

@@ -172,7 +172,8 @@ def _quickest(
         if told.chosen is not None:
             time = _time(told) + (0.0 if blocks.order.places is None else _way_back(query))
             found.append(_Found(blocks, told, time))
-    return min(found, key=lambda each: (each.microseconds, each.blocks.size), default=None)
+    # Of equals the one with the larger blocks.
+    return min(found, key=lambda each: (each.microseconds, each.blocks.stored), default=None)
 
 
 def _time(told: Explanation) -> float:
