@@ -378,8 +378,8 @@ def _clustered() -> list[Case]:
     ):
         for n in columns:
             tail = f"{d:g}-{fill:g}-{n}"
-            goals = (Goal(f"K-{tail}", GIVEN, 1.5), Goal(f"K-dense-{tail}", DENSE))
-            options = common | {"format": "csr", "fill": fill, "goals": goals}
+            rows = (Goal(f"K-{tail}", GIVEN, 1.5), Goal(f"K-dense-{tail}", DENSE))
+            options = common | {"format": "csr", "fill": fill, "goals": rows}
             found.append(Case(f"reorder-{tail}", 8192, 8192, n, (1, 1), d, **options))
     for b in (16, 32):
         for n in (512, 4096):

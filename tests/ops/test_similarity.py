@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from sparseformats.ops.reordering import blocks, similarity
+from sparseformats.ops.reordering import blocks, similarity, strays
 from sparseformats.ops.reordering.similarity import Order, Pattern
 
 
@@ -104,6 +104,55 @@ def test_the_same_order_each_time() -> None:
     assert all(map(np.array_equal, first.starts, second.starts))
 
 
+def test_strays_go_to_the_cluster_that_they_are_most_like() -> None:
+    D = np.zeros((30, 12), bool)
+    D[:10, :6] = True
+    D[10:20, 6:] = True
+    D[20, [0, 1]] = True  # like the first
+    D[21, [7, 8, 0]] = True  # more like the second
+    D[22:24] = False
+    D[24:, 3:9] = True  # like both: to the first of equals, or clusters of their own
+    pattern = pattern_of(D)
+    rows = np.array([*range(20, 22), *range(20), *range(24, 30)])
+    starts = np.array([0, 1, 2, 12, 22])
+    (found,) = strays.gathered(pattern, similarity.Tree(rows, np.array([22, 23]), (starts,)))
+    assert found.rows[:11].tolist() == [20, *range(10)]
+    cut = found.starts[0][1]
+    assert set(found.rows[:cut]) == {20, *range(10), *range(24, 30)}
+    assert found.rows[cut:].tolist() == [21, *range(10, 20)]
+    assert found.empty.tolist() == [22, 23]
+
+
+def test_strays_like_no_cluster_come_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    D = np.zeros((12, 8), bool)
+    D[:9, :4] = True
+    D[9:, 5:] = np.eye(3, dtype=bool)
+    rows = np.array([9, *range(9), 10, 11])
+    tree = similarity.Tree(rows, np.array([], int), (np.array([0, 1, 10, 11]),))
+    (found,) = strays.gathered(pattern_of(D), tree)
+    assert found.rows.tolist() == [*range(9), 9, 10, 11]
+    assert found.starts[0].tolist() == [0, 9]
+    monkeypatch.setattr(strays, "PAIRS", -1)
+    assert list(strays.gathered(pattern_of(D), tree)) == []
+    monkeypatch.setattr(strays, "MOST", 0.1)
+    assert list(strays.gathered(pattern_of(D), tree)) == []
+
+
+def test_rows_of_few_columns_of_their_cluster_are_found() -> None:
+    """A tree alone leaves some of them among strangers."""
+    sorted_, shuffled = planted(clusters=16, inner=0.1)
+    ideal, pattern = (similarity.coarse(pattern_of(D), 32) for D in (sorted_, shuffled))
+    least = similarity.blocks_of(ideal, Order(None, 2048), 128, 32)
+    tree = similarity.tree(pattern)
+
+    def fewest(trees: list[Any]) -> int:
+        tried = [order for tree in trees for order in similarity.orders(tree, 128)]
+        return min(similarity.blocks_of(pattern, order, 128, 32) for order in tried)
+
+    assert fewest([tree]) > least / 0.9
+    assert fewest([*strays.gathered(pattern, tree)]) <= least / 0.95
+
+
 @given(st.data())
 def test_orders_are_orders(data: st.DataObject) -> None:
     m, k = data.draw(st.integers(0, 12)), data.draw(st.integers(1, 12))
@@ -113,7 +162,13 @@ def test_orders_are_orders(data: st.DataObject) -> None:
     pattern = pattern_of(D)
     width, high = data.draw(st.sampled_from([1, 2, 4])), data.draw(st.integers(1, 5))
     coarse = similarity.coarse(pattern, width)
-    for order in similarity.orders(similarity.tree(coarse), high):
+    tree = similarity.tree(coarse)
+    least, strays.LEAST = strays.LEAST, 2
+    try:
+        trees = [tree, *strays.gathered(coarse, tree)]
+    finally:
+        strays.LEAST = least
+    for order in (order for tree in trees for order in similarity.orders(tree, high)):
         assert order.places is not None
         assert np.unique(order.places).size == m
         assert order.places.max() == order.rows - 1

@@ -25,6 +25,7 @@ from sparseformats.ops.facts import ALIGNMENT
 from sparseformats.ops.operands import Operands
 from sparseformats.ops.reordering import similarity
 from sparseformats.ops.reordering.similarity import Order, Pattern, Tree
+from sparseformats.ops.reordering.strays import gathered
 
 __all__ = ["SHARING", "SIZES", "Blocks", "Groupings", "elements", "of_block_rows", "of_rows"]
 
@@ -221,7 +222,10 @@ def _pattern(o: Operands, indptr: Array, indices: Array, extent: int) -> Pattern
 def _in_blocks(pattern: Pattern) -> list[Blocks]:
     """For each of `SIZES` the order with the fewest blocks."""
     met = {wide: similarity.coarse(pattern, wide) for wide in sorted({size[1] for size in SIZES})}
-    trees = [similarity.tree(each) for each in met.values()]
+    trees = []
+    for each in met.values():
+        tree = similarity.tree(each)
+        trees += [tree, *gathered(each, tree)]
     found = []
     for high, wide in SIZES:
         stored, order = _fewest(met[wide], trees, high)
