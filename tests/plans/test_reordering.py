@@ -134,6 +134,8 @@ def test_rows_of_a_cluster_are_multiplied_in_blocks(library: str) -> None:
         Y = plan(x)
     assert trace.kernels == [plan.kernel] == [told.chosen]
     assert plan.kernel.endswith("blocks")
+    order = plan._selection.target.blocks.order  # type: ignore[attr-defined]
+    assert (order.places != np.arange(1024)).mean() > 0.9  # else nothing would show
     np.testing.assert_array_equal(host(Y), D @ X)
     batch = A.lib.from_numpy(numbers(3, 1024, 128))
     many = sf.plan(A, batch, reorder=True, assume_finite=True)
@@ -279,6 +281,49 @@ def test_what_block_rows_share_already_counts() -> None:
     told = sf.explain(ordered, X, reorder=True)
     assert told.query.union == pytest.approx(1 / 8, rel=0.2)
     assert sf.plan(A, X).explanation.query.union is None
+
+
+def sharing() -> KernelRecord:
+    """A kernel that takes as long as block rows share little."""
+    return KernelRecord(
+        "sharing",
+        "matmul",
+        ("bsr",),
+        "tests.plans.support:Spy",
+        cost=lambda query: 1e3 * (0.8 if query.union is None else query.union),
+    )
+
+
+def test_block_rows_are_grouped_where_a_kernel_shares() -> None:
+    A, X = striped(), numbers(512, 24)
+    X[7, 3] = np.inf
+    with dispatch.temporary(sharing(), only=True):
+        plan = sf.plan(A, X, reorder=True)
+        remark = plan.explanation.remark
+        assert remark.startswith(f"block rows grouped: {A.nnzb:,} blocks of 16 x 16 (0.1")
+        assert "reads of the operand each); predicted: about 1" in remark
+        assert remark.endswith("us by sharing")
+        assert "grouped rows in blocks of 16 x 16" in repr(plan)
+        np.testing.assert_array_equal(plan(X), sf.matmul(A, X))
+    turned = sf.plan(A.T, numbers(A.shape[0], 24), reorder=True, assume_finite=True)
+    assert not turned.explanation.remark.startswith("block rows")
+
+
+def test_a_kernel_that_knows_no_blocks_gains_nothing_by_them() -> None:
+    """Not even one that is quicker where more is stored."""
+    D, _ = planted()
+    A, X = sf.from_dense(D, "csr"), numbers(256, 64)
+    odd = KernelRecord(
+        "odd",
+        "matmul",
+        dispatch.ANY,
+        "tests.plans.support:Spy",
+        cost=lambda query: 1.0 if query.format == "bsr" else 1e6,
+    )
+    with dispatch.temporary(odd, only=True):
+        plan = sf.plan(A, X, reorder=True, assume_finite=True)
+        assert "by odd, which gains nothing by blocks" in plan.explanation.remark
+        assert plan.explanation.query.format == "csr"
 
 
 # Edges.

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from sparseformats import dispatch
 from sparseformats._dtypes import itemsize
-from sparseformats.dispatch import Explanation, Query, Selection, checks
+from sparseformats.dispatch import Explanation, KernelRecord, Query, Selection, checks
 from sparseformats.formats import SparseMatrix
 from sparseformats.ops.light import refuse_capture
 from sparseformats.ops.operands import Operands
@@ -155,6 +155,8 @@ def _weighed(
     best = _quickest(known.best(way.find), o, query, options)
     if best is None or not (forced or best.microseconds < given):
         return None, _declined(known, best)
+    if not (forced or _by_blocks(best.explanation)):
+        return None, f"{_declined(known, best)}, which gains nothing by blocks"
     nbytes, limit = best.explanation.query.nbytes or 0, max(4 * (query.nbytes or 0), _BYTES)
     if nbytes > limit and not forced:
         text = _grouped(known, best.blocks)
@@ -176,14 +178,23 @@ def _quickest(
     return min(found, key=lambda each: (each.microseconds, each.blocks.stored), default=None)
 
 
+def _by_blocks(told: Explanation) -> bool:
+    """Whether the chosen kernel is one for blocks, and not for elements as well."""
+    formats = _record(told).formats
+    return formats != dispatch.ANY and not {"csr", "coo"} & set(formats)
+
+
+def _record(told: Explanation) -> KernelRecord:
+    return next(r for r in dispatch.records(told.query.op) if r.name == told.chosen)
+
+
 def _time(told: Explanation) -> float:
     """Microseconds of the chosen kernel; a measurement of other sizes is none of this call."""
     if told.chosen is None:
         return float("inf")
     row = told.row(told.chosen)
     if row.rough:
-        record = next(r for r in dispatch.records(told.query.op) if r.name == told.chosen)
-        estimate = record.estimate(told.query)
+        estimate = _record(told).estimate(told.query)
         if isinstance(estimate, float):
             return estimate
     return float("inf") if row.microseconds is None else row.microseconds
