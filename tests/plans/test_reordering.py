@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -206,6 +207,21 @@ def test_blocks_that_take_too_much_memory(monkeypatch: pytest.MonkeyPatch) -> No
         assert taken.kernel == "cheap"
     np.testing.assert_array_equal(plan(X), X)
     np.testing.assert_array_equal(taken(X), X)
+
+
+def test_the_way_back_is_counted() -> None:
+    D, _ = planted()
+    A, X = sf.from_dense(D, "csr"), numbers(256, 64)
+    query = sf.explain(A, X).query
+
+    def time(**changes: Any) -> float:
+        return decision._way_back(replace(query, **changes))
+
+    assert time() < time(out_layout="F") < time(out_layout="F", beta_zero=False)
+    assert time(out_layout="C") == time()
+    assert time(out_layout="C", beta_zero=False) == pytest.approx(2 * time(), rel=0.3)
+    assert time(device="cuda", n=10_000) < time(n=10_000) / 100
+    assert time(n=128) == pytest.approx(time(batch=2))
 
 
 # What is not finite.

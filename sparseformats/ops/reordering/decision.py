@@ -205,6 +205,8 @@ def _way_back(query: Query) -> float:
     speed, call = _MOVING.get(query.device, _MOVING["cpu"])
     nbytes = float(query.m) * query.n * query.batch * itemsize(query.out_dtype or "float32")
     times = 2 if query.beta_zero else 4  # what is scaled goes to the kernel's order first
+    if query.out_layout not in (None, "C"):
+        times += 2  # rows are gathered aside, and copied
     return call + times * nbytes / speed
 
 
