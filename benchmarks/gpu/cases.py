@@ -15,6 +15,7 @@ SEED = 20260
 DENSE, TORCH, TUNED = "cublas", "torch-bsr", "torch-bsr-tuned"
 BELL, CSR, CUPY, EVEN = "kernel/cusparse-bell", "cusparse", "cupy", "own-even"
 EVERY, INT8, FP8, SEMI = "cusparselt", "int-mm", "scaled-mm", "torch-2:4"
+GIVEN = "kernel"
 
 BASELINES = {
     DENSE: "cuBLAS dense, the better of both operand layouts",
@@ -27,6 +28,7 @@ BASELINES = {
     EVERY: "cuSPARSELt, the best algorithm of an exhaustive search",
     INT8: "torch._int_mm, the better of both operand layouts",
     FP8: "torch._scaled_mm with float8_e4m3fn results",
+    GIVEN: "the best of our kernels, rows as given",
     SEMI: "torch: to_sparse_semi_structured(W) @ X",
 }
 
@@ -90,9 +92,16 @@ class Case:
         Share of the blocks that are stored.
     pattern : str
         ``"uniform"``, ``"even"``, ``"banded"``, ``"power-law"``, ``"dense-row"``, ``"empty-rows"``;
-        ``"two-of-four"`` for 2:4, any two of each group.
+        ``"two-of-four"`` for 2:4, any two of each group; ``"clusters"``: rows of the grid that
+        store the same stretches of columns, in no order.
     skew : float
         Blocks of the longest row over the mean, for power-law rows.
+    clusters, stretch : int
+        Clusters of rows, and columns of the grid that lie side by side in them.
+    fill : float
+        Share of its stretches that a row of a cluster stores.
+    reorder : bool
+        Our plan may group rows.
     linear : bool
         The layout of a linear layer: X is the transpose of row-major tokens, and so is the result.
     peers : tuple of str
@@ -112,6 +121,10 @@ class Case:
     format: str = "bsr"
     pattern: str = "uniform"
     skew: float = 10.0
+    clusters: int = 64
+    stretch: int = 64
+    fill: float = 1.0
+    reorder: bool = False
     dtype: str = "bfloat16"
     linear: bool = False
     peers: tuple[str, ...] = (DENSE, TORCH)
@@ -139,6 +152,9 @@ class Case:
         shape = f"{self.m}x{self.k}x{self.n} {self.dtype}"
         edges = "" if self.block == (1, 1) else f", blocks {self.block[0]}x{self.block[1]}"
         rows = f" (max/mean {self.skew:g})" if self.pattern == "power-law" else ""
+        if self.pattern == "clusters":
+            wide = f", {self.stretch} columns at a time" if self.stretch > 1 else ""
+            rows = f" ({self.clusters} of alike rows, shuffled{wide}, {self.fill:.0%} full)"
         layout = ", linear-layer layout" if self.linear else ""
         kind = f"{self.format} @ dense {shape}{edges}, density {self.density:g}"
         promise = ", operand promised finite" if self.finite else ""
@@ -364,6 +380,31 @@ def semi(name: str, shape: tuple[int, int, int], **options: Any) -> Case:
     return Case(name, m, k, n, block=(1, 1), density=0.5, **kind, **options)
 
 
+def _clustered() -> list[Case]:
+    """K-*: clusters of alike rows that were shuffled; a plan that groups them against one without.
+
+    K-shared-* has blocks already, whose rows share what they read once they stand together.
+    """
+    found = []
+    common: dict[str, Any] = {"pattern": "clusters", "reorder": True, "peers": (DENSE,)}
+    for d, fill, columns in (
+        *((d, 1.0, (128, 512, 4096)) for d in (0.05, 0.1)),
+        *((d, 0.3, (512, 4096)) for d in (0.05, 0.1)),
+    ):
+        for n in columns:
+            tail = f"{d:g}-{fill:g}-{n}"
+            rows = (Goal(f"K-{tail}", GIVEN, 1.5), Goal(f"K-dense-{tail}", DENSE))
+            options = common | {"format": "csr", "fill": fill, "goals": rows}
+            found.append(Case(f"reorder-{tail}", 8192, 8192, n, (1, 1), d, **options))
+    for b in (16, 32):
+        for n in (512, 4096):
+            tail = f"{b}-0.1-{n}"
+            goals = (Goal(f"K-shared-{tail}", GIVEN),)
+            options = common | {"clusters": 512 // b, "stretch": 1, "goals": goals}
+            found.append(Case(f"reorder-shared-{tail}", 8192, 8192, n, (b, b), 0.1, **options))
+    return found
+
+
 def goal_cases() -> tuple[Case, ...]:
     """Cases whose rows have goals, the block goals first."""
     return (
@@ -375,4 +416,5 @@ def goal_cases() -> tuple[Case, ...]:
         *_elements(),
         *_semi(),
         *_semi_decode(),
+        *_clustered(),
     )

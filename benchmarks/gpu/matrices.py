@@ -230,6 +230,20 @@ def _empty_rows(case: Case, device: str, generator: Any) -> Any:
     return mask
 
 
+def _clusters(case: Case, device: str, generator: Any) -> Any:
+    """Alike rows anywhere: each of a cluster has the same stretches, and drawn places in them."""
+    rows, columns = case.grid
+    stretch, count = min(case.stretch, columns), min(case.clusters, rows)
+    wide = -(-columns // stretch)
+    share = [max(1, round(case.density * wide))] * count
+    met = _with_lengths(share, wide, device, generator).repeat_interleave(stretch, dim=1)
+    label = torch.randperm(rows, device=device, generator=generator) % count
+    mask = met[label, :columns]
+    if case.fill < 1:
+        mask &= torch.rand(mask.shape, device=device, generator=generator) < case.fill
+    return mask
+
+
 def _two_of_four(case: Case, device: str, generator: Any) -> Any:
     """Two places of each group of four, any two."""
     keys = torch.rand(case.m, case.k // 4, 4, device=device, generator=generator)
@@ -245,4 +259,5 @@ _PATTERNS: dict[str, Callable[[Case, str, Any], Any]] = {
     "dense-row": _dense_row,
     "empty-rows": _empty_rows,
     "two-of-four": _two_of_four,
+    "clusters": _clusters,
 }

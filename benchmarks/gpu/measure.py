@@ -109,7 +109,8 @@ def measure(
     chosen, finite, times = None, None, dict[str, Times]()
     if "ours" in sides.found:
         chosen = sides.found["ours"].kernel
-        finite, names = peers.other_kernels(problem, chosen)
+        # A kernel of a plan that groups rows is another one with the rows as they are given.
+        finite, names = peers.other_kernels(problem, None if case.reorder else chosen)
         for name in names if others else ():
             sides.add(f"kernel/{name}", partial(peers.kernel_sides, name=name))
         for name in case.peers:
@@ -119,7 +120,7 @@ def measure(
             times["cold"] = _steady(case, clock, "cold", *_cold(case, clock, sides))
         for kind in ("events", "graph", "cold"):
             clocked = times.get(kind, {})
-            if "ours" in clocked:
+            if "ours" in clocked and not case.reorder:
                 clocked.setdefault(f"kernel/{chosen}", clocked["ours"])
     failures = sides.failures
     return Measured(chosen, finite, times, failures, _work(problem), prepare, problem.stored)

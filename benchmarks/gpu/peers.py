@@ -55,6 +55,7 @@ class Side(NamedTuple):
 def ours(problem: Problem, kernel: str | None = None, **options: Any) -> Side:
     """What a user gets: the kernel that dispatch chooses, or one asked for by name."""
     options.setdefault("assume_finite", problem.case.finite)
+    options.setdefault("reorder", problem.case.reorder and kernel is None)
     plan = sf.plan(problem.matrix, problem.X, out=problem.Y, kernel=kernel, **options)
     return Side("ours", partial(plan, problem.X, out=problem.Y), kernel=plan.kernel)
 

@@ -17,6 +17,7 @@ GROUPS = {
     "L": "Uneven rows against even ones",
     "X": "Layers of Llama-3",
     "R": "CSR against cuSPARSE and CuPy",
+    "K": "Clusters of alike rows, grouped by the plan",
     "D": "A few columns, out of a cold cache, against dense",
     "V": "Conversions on the device",
     "S": "2:4 on sparse tensor cores",

@@ -266,6 +266,11 @@ class ArrayLibrary:
     def take(self, x: Array, index: Array, axis: int = 0) -> Array:
         return self._np.take(x, index, axis=axis)
 
+    def take_into(self, x: Array, index: Array, out: Array) -> Array:
+        """Write rows of `x` to all of `out`, of any strides, and return that."""
+        out[...] = self.take(x, index)
+        return out
+
     def put(self, out: Array, index: Array, values: Any) -> None:
         """Write `values` at flat C-order positions of the contiguous array `out`."""
         out.reshape(-1)[index] = values

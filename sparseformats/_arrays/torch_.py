@@ -273,6 +273,12 @@ class TorchLibrary(ArrayLibrary):
         shape = (*x.shape[:axis], *index.shape, *x.shape[axis + 1 :])
         return self.from_bits(flat, self.dtype_name(x)).reshape(shape)
 
+    def take_into(self, x: Array, index: Array, out: Array) -> Array:
+        if not out.is_contiguous():
+            return super().take_into(x, index, out)
+        self._np.index_select(self._movable(x), 0, index, out=self._movable(out))
+        return out
+
     def put(self, out: Array, index: Array, values: Any) -> None:
         if isinstance(values, self._np.Tensor):
             values = self._movable(values)

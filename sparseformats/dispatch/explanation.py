@@ -90,12 +90,15 @@ class Explanation:
         NVIDIA H200, nearest bucket: n 512 for 1500)"``.
     forced : str or None
         The kernel that was asked for by name.
+    remark : str
+        What was done to the matrix before, or why not; empty where nobody asked for anything.
     """
 
     query: Query
     rows: tuple[Row, ...]
     source: str
     forced: str | None = None
+    remark: str = ""
 
     @property
     def chosen(self) -> str | None:
@@ -134,11 +137,13 @@ class Explanation:
             "chosen": self.chosen,
             "source": self.source,
             "forced": self.forced,
+            "remark": self.remark,
             "kernels": [row.to_dict() for row in self.rows],
         }
 
     def __str__(self) -> str:
         head = f"{self.query.describe()}\n{self.verdict}"
+        head += f"\n{self.remark}" if self.remark else ""
         if not self.rows:
             return head
         columns = ("kernel", "status", "time (us)", "reasons")

@@ -44,6 +44,10 @@ class Query:
         all places of the grid; of COO, CSR and CSC that of elements. None where nobody counted.
     row_skew : int or None
         `skew_bucket` of the imbalance of rows; None where telling would read a device's memory.
+    union : float or None
+        How little block rows share: distinct block columns in neighbouring block rows that are 128
+        rows high together, as a share of the blocks that these store, over the whole matrix. 1
+        where they share none. None where nobody counted.
     a_dtype, x_dtype, out_dtype : str or None
         Names of the value dtypes of the matrix, the dense operand and the result.
     index_dtype : str or None
@@ -97,6 +101,7 @@ class Query:
     nbytes: int | None = None
     density: int | None = None
     row_skew: int | None = None
+    union: float | None = None
     a_dtype: str | None = None
     x_dtype: str | None = None
     out_dtype: str | None = None

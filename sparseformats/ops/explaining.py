@@ -30,7 +30,7 @@ def explain(*operands: Any, **options: Any) -> Explanation | SumExplanation:
     Parameters
     ----------
     *operands, **options
-        As of the operation, but for `out` of `linear`.
+        As of the operation, but for `out` of `linear`; of `matmul` also `reorder` as of `plan`.
 
     Returns
     -------

@@ -164,7 +164,8 @@ class Plan:
         return _Values(matrix)
 
     def __repr__(self) -> str:
-        return f"<Plan {self.kernel}, {self.query.describe()}>"
+        how = getattr(self._selection.target, "how", "")  # of a matrix that was put together anew
+        return f"<Plan {self.kernel}, {self.query.describe()}{', ' * bool(how)}{how}>"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(

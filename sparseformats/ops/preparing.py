@@ -27,6 +27,8 @@ class Options(NamedTuple):
     ----------
     precision, assume_finite, kernel
         As in `sparseformats.matmul`.
+    reorder : bool or str
+        As in `sparseformats.plan`.
     unrounded : bool
         The result is to be left in the dtype of its sums, if the best kernel can do that.
     """
@@ -34,6 +36,7 @@ class Options(NamedTuple):
     precision: str | None = None
     assume_finite: bool = False
     kernel: str | None = None
+    reorder: bool | str = False
     unrounded: bool = False
 
 

@@ -15,7 +15,7 @@ from sparseformats._arrays import Array
 from sparseformats.dispatch import REGISTRY, Explanation, forcing
 from sparseformats.dispatch.plan_cache import Entry
 from sparseformats.formats import SparseMatrix, Sum, Transposed
-from sparseformats.ops import sums
+from sparseformats.ops import reordering, sums
 from sparseformats.ops.cache import CACHE, source
 from sparseformats.ops.compiling import DYNAMO, entry, modules, opaque, watched
 from sparseformats.ops.light import Light, execute, pack, whereabouts
@@ -132,6 +132,7 @@ def explain(
     kernel: str | None = None,
     precision: str | None = None,
     assume_finite: bool = False,
+    reorder: bool | str = False,
 ) -> Explanation | SumExplanation:
     """Tell which kernel `matmul` would run for these arguments, and why not any other one.
 
@@ -141,6 +142,8 @@ def explain(
     ----------
     A, X, alpha, beta, out, kernel, precision, assume_finite
         As in `matmul`.
+    reorder : bool or ``"always"``
+        As in `plan`: tell what a plan would run.
 
     Returns
     -------
@@ -152,10 +155,11 @@ def explain(
         return explain_sparse(a, b, alpha, beta, out, kernel)
     o = read(a, b)
     factor, summand = scalars_of(o, alpha, beta, out)
-    options = Options(precision, assume_finite, kernel)
+    options = Options(precision, assume_finite, kernel, reordering.as_reorder(reorder))
     if isinstance(o.matrix, Sum):
         return explain_parts(o, out, factor, summand, options)
-    return dispatch.explain(query_of(o, out, factor, summand, options), kernel)
+    query = query_of(o, out, factor, summand, options)
+    return reordering.explain(o, b if o.left else a, query, options)
 
 
 @entry

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sparseformats import dispatch
 from sparseformats._arrays import Array
 from sparseformats._dtypes import accumulator, kind
 from sparseformats.dispatch import Explanation, Query, Row
 from sparseformats.formats import SparseMatrix, Sum
 from sparseformats.formats.sum import part_name
+from sparseformats.ops import reordering
 from sparseformats.ops.operands import Operands, read
 from sparseformats.ops.preparing import Options, judged, query_of
 from sparseformats.ops.scalars import Scalar
@@ -127,7 +127,7 @@ def explain_parts(
             query = query_of(mine, out, alpha, beta, options)
             if part is not met[0]:
                 query = replace(query, beta_zero=False, out_layout=query.out_layout or "C")
-        found.append(dispatch.explain(query, options.kernel))
+        found.append(reordering.explain(mine, part, query, options))
     return explained(o, query_of(o, out, alpha, beta, options), found)
 
 

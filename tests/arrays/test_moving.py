@@ -183,3 +183,15 @@ def test_memory_guard_lets_pass_what_it_cannot_judge(monkeypatch):
     lib = _arrays.library("numpy")
     monkeypatch.setattr(type(lib), "free_bytes", lambda self, device: None)
     lib.ensure_fits(2**60, "cpu", "anything")
+
+
+@pytest.mark.parametrize(("name", "dtype"), EVERY)
+@pytest.mark.parametrize("layout", ["C", "F", "column"])
+def test_take_into_fills_an_array_of_any_strides(name, dtype, layout):
+    lib = _arrays.library(name)
+    x = lib.astype(lib.from_numpy(np.arange(12, dtype="float32").reshape(4, 3)), dtype)
+    out = lib.zeros((3, 5) if layout == "F" else (5, 3), dtype)
+    out = {"C": out, "F": out.T, "column": lib.zeros((5, 6), dtype)[:, ::2]}[layout]
+    index = lib.from_numpy(np.array([3, 0, 2, 1, 0]))
+    assert lib.take_into(x, index, out) is out
+    assert lib.equal_bits(lib.contiguous(out), lib.take(x, index))

@@ -43,6 +43,8 @@ GOALS = {
     **{f"S-fp8-{shape}": 1.5 for shape in SEMI},
     "S-torch": 6.0,
     **{f"S-decode-{s}-{n}": 1.5 for s in ("4096x4096", "14336x4096") for n in (1, 16, 32)},
+    **{f"K-{d}-1-{n}": 1.5 for d in ("0.05", "0.1") for n in (128, 512, 4096)},
+    **{f"K-{d}-0.3-{n}": 1.5 for d in ("0.05", "0.1") for n in (512, 4096)},
 }
 
 
@@ -63,7 +65,7 @@ def test_every_case_has_rows_against_a_known_baseline() -> None:
         assert case.goals, case.name
         for goal in case.goals:
             assert goal.baseline in BASELINES
-            peer = goal.baseline.startswith("kernel/") or goal.baseline in case.peers
+            peer = goal.baseline.startswith("kernel") or goal.baseline in case.peers
             assert peer, f"{goal.id}: nobody measures {goal.baseline}"
             assert goal.clock == "events" or case.graph, goal.id
 
@@ -103,6 +105,18 @@ def test_products_of_two_of_four_have_their_shapes() -> None:
     assert all(c.linear and c.k % 4 == 0 for c in cases)
     columns = sorted({c.n for c in suite() if c.name.startswith("wide-semi-4096x4096-")})
     assert columns == [1, 8, *(1 << i for i in range(4, 15))]
+
+
+def test_clusters_are_shuffled_and_grouped_by_our_side_alone() -> None:
+    cases = [case for case in suite() if case.goals[0].id.startswith("K-")]
+    assert len(cases) == 14
+    assert all(case.pattern == "clusters" and case.reorder for case in cases)
+    assert {case.block for case in cases} == {(1, 1), (16, 16), (32, 32)}
+    assert {(case.m, case.k, case.dtype) for case in cases} == {(8192, 8192, "bfloat16")}
+    assert all(case.reorder is False for case in suite() if case not in cases)
+    assert "clusters (64 of alike rows, shuffled, 64 columns at a time, 30% full)" in (
+        find("reorder-0.05-0.3-512").workload
+    )
 
 
 def test_goal_cases_come_first_and_the_wider_suite_covers_its_kinds() -> None:

@@ -10,7 +10,7 @@ from benchmarks.gpu.cases import Case
 from benchmarks.gpu.matrices import build, dense_of, even_twin, power_law
 
 CASE = Case("case", 96, 160, 8, (8, 16), 0.3, dtype="float32")
-PATTERNS = ("uniform", "even", "power-law", "banded", "dense-row", "empty-rows")
+PATTERNS = ("uniform", "even", "power-law", "banded", "dense-row", "empty-rows", "clusters")
 
 
 def lengths(case: Case) -> list[int]:
@@ -38,6 +38,21 @@ def test_the_same_case_is_the_same_matrix() -> None:
 
 def test_uniform_has_exactly_the_asked_number_of_blocks() -> None:
     assert sum(lengths(CASE)) == round(0.3 * 12 * 10)
+
+
+def test_rows_of_clusters_are_alike_and_shuffled() -> None:
+    options = {"format": "csr", "block": (1, 1), "clusters": 4, "stretch": 20}
+    case = replace(CASE, pattern="clusters", **options)
+    D = dense_of(build(case, "cpu")) != 0
+    kinds, label = D.unique(dim=0, return_inverse=True)
+    assert len(kinds) == 4
+    assert label.bincount().tolist() == [24] * 4
+    assert (label.diff() != 0).sum() > 40
+    stretches = kinds.view(4, 8, 20)
+    assert torch.equal(stretches.all(2), stretches.any(2))
+    assert stretches.any(2).sum(1).tolist() == [round(0.3 * 8)] * 4
+    half = dense_of(build(replace(case, fill=0.5), "cpu")) != 0
+    assert 0.4 < float(half.sum() / D.sum()) < 0.6
 
 
 def test_even_rows_differ_by_one_at_most() -> None:

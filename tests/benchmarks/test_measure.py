@@ -1,6 +1,7 @@
 """What is timed, how often, and what is left out."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from benchmarks.gpu import measure as module, peers
 from benchmarks.gpu.cases import Case, Goal
 from benchmarks.gpu.clock import Clock, Times, interleave
+from benchmarks.gpu.matrices import build
 from benchmarks.gpu.measure import measure
 from benchmarks.gpu.rows import rows_of
 from benchmarks.gpu.suite import find
@@ -123,3 +125,15 @@ def test_what_fails_in_the_cold_says_so(monkeypatch: pytest.MonkeyPatch) -> None
     assert "no memory" in found.failures["cublas (cold)"]
     (row,) = rows_of(case, found)
     assert "no memory" in row["error"]
+
+
+def test_a_plan_that_groups_rows_is_told_from_its_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.gpu.clock.ROUND", 50.0)
+    found = measure(replace(find("reorder-0.1-1-512").tiny(), peers=()), Clock("cpu"))
+    events = found.times["events"]
+    assert found.kernel is not None
+    assert events[f"kernel/{found.kernel}"] is not events["ours"]
+    side = peers.ours(build(find("reorder-0.1-1-512").tiny(), "cpu"))
+    assert side.call.func.explanation.remark  # type: ignore[attr-defined]
+    named = peers.ours(build(find("reorder-0.1-1-512").tiny(), "cpu"), found.kernel)
+    assert not named.call.func.explanation.remark  # type: ignore[attr-defined]

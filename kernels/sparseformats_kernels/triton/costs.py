@@ -66,6 +66,8 @@ def shared(query: Query) -> float:
     columns, high = -(-max(query.n, 1) // config.BN), config.BM // r
     share = min(1.0, stored / max(1, rows * wide))
     steps = wide * (1 - (1 - share) ** high) * -(-rows // high)
+    if query.union is not None:  # told for tiles of 128 rows: near enough for those of 64 to 192
+        steps = max(stored * query.union, stored / high)
     moved = (steps * config.BN + stored * r) * c * size * columns
     compute = 2 * stored * r * c * columns * config.BN / (TENSOR / 2)
     tiles = -(-rows // high) * columns / PROCESSORS

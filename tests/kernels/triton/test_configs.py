@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sparseformats.dispatch import Query
-from sparseformats_kernels.triton import configs
+from sparseformats_kernels.triton import configs, costs
 from sparseformats_kernels.triton.configs import Config
 
 KERNELS = ("triton-blocks", "triton-tiles")
@@ -108,6 +108,20 @@ def test_forced_parameters_come_first() -> None:
             assert configs.choose("triton-blocks", asked, PROCESSORS).BN == 64
         assert configs.choose("triton-blocks", asked, PROCESSORS).BN == 128
     assert configs.choose("triton-blocks", asked, PROCESSORS).source == "rule"
+
+
+@pytest.mark.parametrize("size", [16, 32])
+def test_block_rows_that_share_more_cost_less(size: int) -> None:
+    """Told or not, scattered blocks cost about the same; the least union is a block a tile."""
+    stored = round(0.1 * (8192 // size) ** 2)
+    asked = replace(query((size, size), 4096), m=8192, k=8192, nnzb=stored)
+    high = configs.shared(asked, PROCESSORS).BM // size
+    scattered = (1 - 0.9**high) / (0.1 * high)
+    times = [costs.shared(replace(asked, union=u)) for u in (1.0, scattered, 0.3, size / 128)]
+    assert times == sorted(times, reverse=True)
+    assert times[1] == pytest.approx(costs.shared(asked), rel=0.02)
+    assert times[0] > times[-1] * 1.1
+    assert costs.blocks(replace(asked, union=0.2)) == costs.blocks(asked)
 
 
 def test_unknown_parameters_are_refused() -> None:
