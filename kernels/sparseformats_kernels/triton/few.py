@@ -18,12 +18,11 @@ __all__ = ["multiply_few"]
 @triton.jit
 def _meeting(
     values,
-    columns,
-    places,
     x,
     x_row,
+    named,
+    placed,
     q,
-    begin,
     length,
     top,
     m_offsets,
@@ -33,19 +32,29 @@ def _meeting(
     R: tl.constexpr,
     C: tl.constexpr,
     TRANSPOSED: tl.constexpr,
-    INDIRECT: tl.constexpr,
+    KNOWN: tl.constexpr,
+    BK: tl.constexpr,
     SLICES: tl.constexpr,
     RUN: tl.constexpr,
     UPCAST: tl.constexpr,
 ):
-    """Columns `q` of a row of blocks, (BK,) or (SLICES, BK) of them, and the rows they meet."""
+    """Columns `q` of a row of blocks, (BK,) or (SLICES, BK) of them, and the rows they meet.
+
+    What names the blocks is in registers already: nothing here waits for a load to know where to
+    load from, so that the loads of several steps can be on their way together.
+    """
     inside = q < length
-    block, c = begin + q // C, q % C
-    place = block
-    if INDIRECT:
-        place = tl.load(places + block, mask=inside, other=0)
-    column = tl.load(columns + block, mask=inside, other=0)
-    a_offsets = place.to(tl.int64) * (R * C) + c * (R if TRANSPOSED else 1)
+    c = q % C
+    which = tl.reshape(tl.minimum(q // C, KNOWN - 1), (SLICES * BK,))
+    column = tl.reshape(tl.gather(named, which, 0), q.shape)
+    place = tl.reshape(tl.gather(placed, which, 0), q.shape)
+    block = place * (R * C)
+    if RUN > 1:
+        if SLICES == 1:
+            block = tl.multiple_of(tl.max_constancy(block, RUN), RUN)
+        else:
+            block = tl.multiple_of(tl.max_constancy(block, (1, RUN)), (1, RUN))
+    a_offsets = block + c * (R if TRANSPOSED else 1)
     here = tl.expand_dims(inside, -2) & (top < R)[:, None]
     a = tl.load(values + (tl.expand_dims(a_offsets, -2) + m_offsets), mask=here, other=0.0)
     k = column * C + c
@@ -88,6 +97,7 @@ def multiply_few(
     BN: tl.constexpr,
     BK: tl.constexpr,
     SLICES: tl.constexpr,
+    KNOWN: tl.constexpr,
     RUN: tl.constexpr,
     SIDE: tl.constexpr,
     ALPHA: tl.constexpr,
@@ -104,7 +114,8 @@ def multiply_few(
     ``columns`` names the block columns; block i lies at ``places[i]`` where INDIRECT, else at i,
     and is stored transposed where TRANSPOSED. Of the columns of a row of blocks, put side by side,
     each slice takes BK at a time; RUN of them lie side by side, from a multiple of RUN on. Of the
-    rows of a tile each SIDE, from a multiple of SIDE on, belong to `out` all or none.
+    rows of a tile each SIDE, from a multiple of SIDE on, belong to `out` all or none. KNOWN blocks
+    of a row are named at a time.
     """
     item = items + tl.program_id(0) * 4
     row, tile_column = tl.load(item), tl.load(item + 1)
@@ -116,26 +127,27 @@ def multiply_few(
     # Offsets of 64 bits: values, operand and result may hold more than 2**31 elements.
     n_offsets = (ns.to(tl.int64) * x_column)[None, :]
     m_offsets = (top * (1 if TRANSPOSED else C))[:, None]
-    length = (end - begin) * C
     if SLICES == 1:
-        total = tl.zeros((BM, BN), tl.float32)
-        for start in range(0, length, BK):
-            q = start + tl.arange(0, BK)
-            a, b = _meeting(
-                *(values, columns, places, x, x_row, q, begin, length, top, m_offsets, n_offsets),
-                *(ns < N, K, R, C, TRANSPOSED, INDIRECT, SLICES, RUN, UPCAST),
-            )
-            total = tl.dot(a, b, total, input_precision=PRECISION)
+        lane = tl.arange(0, BK)
+        acc = tl.zeros((BM, BN), tl.float32)
     else:
         lane = tl.arange(0, SLICES)[:, None] * BK + tl.arange(0, BK)[None, :]
         acc = tl.zeros((SLICES, BM, BN), tl.float32)
+    for first in range(begin, end, KNOWN):
+        some = first + tl.arange(0, KNOWN)
+        named = tl.load(columns + some, mask=some < end, other=0)
+        placed = some.to(tl.int64)
+        if INDIRECT:
+            placed = tl.load(places + some, mask=some < end, other=0).to(tl.int64)
+        length = tl.minimum(end - first, KNOWN) * C
         for start in range(0, length, SLICES * BK):
             a, b = _meeting(
-                *(values, columns, places, x, x_row, start + lane, begin, length, top),
-                *(m_offsets, n_offsets, ns < N, K),
-                *(R, C, TRANSPOSED, INDIRECT, SLICES, RUN, UPCAST),
+                *(values, x, x_row, named, placed, start + lane, length, top, m_offsets),
+                *(n_offsets, ns < N, K, R, C, TRANSPOSED, KNOWN, BK, SLICES, RUN, UPCAST),
             )
             acc = tl.dot(a, b, acc, input_precision=PRECISION)
+    total = acc
+    if SLICES > 1:
         total = tl.sum(acc, axis=0)
     rows, cols = (row + tl.arange(0, BM))[:, None], ns[None, :]
     target = tl.max_constancy(rows < last, (SIDE, 1)) & (cols < N)

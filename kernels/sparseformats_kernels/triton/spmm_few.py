@@ -22,6 +22,7 @@ from sparseformats_kernels.triton.strided import Call, Kernel
 __all__ = ["KERNEL", "ROWS", "TritonFew"]
 
 ROWS = 16  # of the result that one program makes: what the tensor cores' oldest instruction takes
+KNOWN = 64  # blocks of a row whose names are brought at once
 _BYTES = 16  # that a vector of values is aligned to
 
 
@@ -77,6 +78,7 @@ def _constants(query: Query, config: configs.Config) -> dict[str, Any]:
         "TRANSPOSED": query.transposed,
         "INDIRECT": query.transposed,
         "SLICES": config.G,
+        "KNOWN": KNOWN,
     }
 
 
