@@ -19,7 +19,7 @@ from sparseformats._dtypes import accumulator, itemsize
 from sparseformats.dispatch import REGISTRY, Query, Selection, forcing
 from sparseformats.dispatch.plan_cache import Packed
 from sparseformats.formats import SparseMatrix, Transposed
-from sparseformats.ops.activations import activate
+from sparseformats.ops.beside import NOTHING, Beside, finished
 from sparseformats.ops.cache import CACHE, source
 from sparseformats.ops.facts import ALIGNMENT, as_precision, matmul_query
 from sparseformats.ops.layer_call import LayerCall, product_dtype, widened
@@ -35,14 +35,23 @@ _Key = tuple[Any, ...]
 class Way(NamedTuple):
     """How a layer's product is made: the operands as its kernel sees them, and their facts.
 
-    `fused` says that the kernel adds bias and activation; `call` is the layer's, widened where
-    they follow.
+    The kernel computes what ``query.epilogue`` names; `follows` is what is left for the array
+    library. `call` is the layer's, widened where nothing is fused.
     """
 
     call: LayerCall
     product: Operands
     query: Query
-    fused: bool
+
+    @property
+    def fused(self) -> bool:
+        """Whether the kernel computes more than the product."""
+        return self.query.epilogue is not None
+
+    @property
+    def follows(self) -> bool:
+        """Whether something is left to do behind it."""
+        return self.query.epilogue != self.call.epilogue
 
 
 @final
@@ -50,9 +59,10 @@ class LayerLight:
     """A layer prepared for operands of one set of facts; refers to no matrix and no operand."""
 
     __slots__ = (
-        *("activation", "bias_ready", "device", "direct", "dtype", "fused", "guard_bias"),
-        *("guard_x", "kernel", "lib", "make", "native", "packed", "product", "query", "rows"),
-        *("run", "shape", "stamp", "target", "wide"),
+        *("activation", "bias_dtype", "bias_ready", "device", "direct", "dtype", "fused"),
+        *("follows", "guard_bias", "guard_residual", "guard_x", "kernel", "lib", "make", "native"),
+        *("packed", "product", "query", "residual", "rows", "run", "scaled", "shape", "stamp"),
+        *("target", "wide"),
     )
 
     def __init__(
@@ -61,7 +71,9 @@ class LayerLight:
         call, o = way.call, way.call.o
         lib, device = o.lib, o.matrix.device
         self.kernel, self.query, self.lib, self.device = selection.name, way.query, lib, device
-        self.fused, self.activation = way.fused, call.activation
+        self.fused, self.follows, self.activation = way.fused, way.follows, call.activation
+        self.scaled = call.scaled
+        self.residual = way.fused and "residual" in (way.query.epilogue or "").split("+")
         self.dtype, self.product, self.shape = o.dtype, way.product.dtype, o.shape
         self.native = lib.is_native(X)
         # What the kernel's operand is made of X by: rows of tokens, and a wider dtype.
@@ -69,7 +81,8 @@ class LayerLight:
         self.rows = tuple(way.product.x.shape)[::-1] if len(o.shape) != 2 and not vector else None
         wide = lib.dtype_name(call.flat)
         self.wide = None if wide == lib.dtype_name(X) else wide
-        self.bias_ready = bias is None or _is_ready(lib, bias, o.dtype)
+        self.bias_dtype = accumulator(o.dtype) if call.scaled else o.dtype
+        self.bias_ready = bias is None or _is_ready(lib, bias, self.bias_dtype)
         # What the result lies in.
         self.direct = out is not None and _is_direct(way, out)
         self.target = self.shape if vector else way.product.shape[::-1]
@@ -79,6 +92,9 @@ class LayerLight:
         self.guard_bias = None
         if out is not None and bias is not None:
             self.guard_bias = guard(lib, bias, out, ())
+        self.guard_residual = None
+        if self.residual and self.direct:  # else `out` is written last
+            self.guard_residual = guard(lib, lib.native(call.beside.residual), out, ())
         self.packed: Packed
         self.run: Callable[..., Any]
         self.stamp = 0
@@ -92,15 +108,15 @@ class LayerLight:
 
 
 def _bound(way: Way, state: Any, target: Any) -> Callable[..., Any]:
-    """``(x, out, bias) -> y`` of the kernel, alone or with what it fuses."""
+    """``(x, out, alpha, bias, beside) -> y`` of the kernel, alone or with what it fuses."""
     if not way.fused:
         run = bound(target, way.product, True, way.query, state)
-        return lambda x, out, bias: run(x, out, 1, 0)
+        return lambda x, out, alpha, bias, beside: run(x, out, 1, 0)
     if hasattr(target, "bind_epilogue"):
         fused = target.bind_epilogue(state, way.query)
-        return lambda x, out, bias: fused(x, out, 1, 0, bias)
+        return lambda x, out, alpha, bias, beside: fused(x, out, alpha, 0, bias, **beside)
     whole = partial(target.run, state, activation=way.call.activation)
-    return lambda x, out, bias: whole(x, out, 1, 0, bias=bias)
+    return lambda x, out, alpha, bias, beside: whole(x, out, alpha, 0, bias=bias, **beside)
 
 
 def _is_ready(lib: ArrayLibrary, bias: Array, dtype: str) -> bool:
@@ -114,13 +130,19 @@ def _is_ready(lib: ArrayLibrary, bias: Array, dtype: str) -> bool:
 
 def _is_direct(way: Way, out: Array) -> bool:
     """Whether the kernel can write to `out`: nothing follows, and it can be seen as a matrix."""
-    if not way.fused and way.call.epilogue is not None:
+    if way.follows:
         return False
     return len(way.call.o.shape) < 3 or way.call.o.lib.is_contiguous(out)
 
 
 def find(
-    X: Any, W: Any, bias: Any, activation: Any, out: Any, options: tuple[Any, ...]
+    X: Any,
+    W: Any,
+    bias: Any,
+    activation: Any,
+    out: Any,
+    options: tuple[Any, ...],
+    beside: Beside = NOTHING,
 ) -> tuple[_Key | None, LayerLight | None]:
     """The key of a call, None where its facts are not known, and the plan found under it."""
     lib = _arrays.known(X)
@@ -131,6 +153,8 @@ def find(
         if given is not None and _arrays.known(given) is not lib:
             return None, None
         facts.append(() if given is None else lib.facts(given))
+    if beside is not NOTHING:
+        facts.append(beside.facts(lib))
     if None in facts:
         return None, None
     transposed = isinstance(W, Transposed)
@@ -148,7 +172,9 @@ def find(
     return key, light
 
 
-def run(light: LayerLight, X: Array, bias: Array | None, out: Array | None) -> Array:
+def run(
+    light: LayerLight, X: Array, bias: Array | None, out: Array | None, beside: Beside = NOTHING
+) -> Array:
     """Compute a layer by its light plan, telling who listens.
 
     Raises
@@ -161,19 +187,21 @@ def run(light: LayerLight, X: Array, bias: Array | None, out: Array | None) -> A
     if not light.bias_ready:
         bias = lib.native(bias)
         if light.fused:
-            bias = lib.contiguous(lib.astype(bias, light.dtype))
+            bias = lib.contiguous(lib.astype(bias, light.bias_dtype))
     if light.guard_x is not None:
         x = light.guard_x(x, out)
         if light.guard_bias is not None:
             bias = light.guard_bias(bias, out)
+    if light.guard_residual is not None:
+        beside = beside._replace(residual=light.guard_residual(beside.residual, out))
     if light.rows is not None:
         x = lib.reshape(x, light.rows)
     if light.wide is not None:
         x = lib.astype(x, light.wide)
     y = _target(light, out)
-    _product(light, x, y, bias)
-    if not light.fused and (bias is not None or light.activation is not None):
-        y = _followed(light, y, bias)
+    _product(light, x, y, bias, beside)
+    if light.follows:
+        y = _followed(light, y, bias, beside)
     if light.direct:
         return out
     if light.target != light.shape:
@@ -191,25 +219,44 @@ def _target(light: LayerLight, out: Array | None) -> Array:
     return out if light.target == light.shape else light.lib.reshape(out, light.target)
 
 
-def _product(light: LayerLight, x: Array, y: Array, bias: Array | None) -> None:
+_NONE: dict[str, Array] = {}
+
+
+def _product(
+    light: LayerLight, x: Array, y: Array, bias: Array | None, beside: Beside
+) -> None:
+    """Run the kernel on operands as it sees them."""
+    alpha, arrays = 1.0 if light.scaled else 1, _NONE
+    if light.fused and beside is not NOTHING:
+        alpha, arrays = beside.factor if light.scaled else 1, _arrays_of(light, beside)
     if len(light.target) > 1:
         x, y = x.mT, y.mT
     if not dispatch.is_tracing():
-        light.run(x, y, bias)
+        light.run(x, y, alpha, bias, arrays)
         return
     start = perf_counter()
-    light.run(x, y, bias)
+    light.run(x, y, alpha, bias, arrays)
     dispatch.record_run("matmul", light.kernel, light.query, perf_counter() - start)
 
 
-def _followed(light: LayerLight, y: Array, bias: Array | None) -> Array:
-    """Bias and activation behind a product, then one rounding."""
-    lib, dtype = light.lib, accumulator(light.dtype)
-    with lib.on(light.device):
-        y = lib.astype(y, dtype)
-        if bias is not None:
-            y += lib.astype(bias, dtype)
-        return lib.astype(activate(lib, y, light.activation), light.dtype)
+def _arrays_of(light: LayerLight, beside: Beside) -> dict[str, Array]:
+    """Scales and residual as a kernel that fuses them takes them."""
+    if not light.residual:
+        return beside._replace(residual=None).arrays(light.lib, light.target)
+    arrays = beside.arrays(light.lib, light.target)
+    arrays["residual"] = light.lib.astype(arrays["residual"], light.dtype)
+    return arrays
+
+
+def _followed(light: LayerLight, y: Array, bias: Array | None, beside: Beside) -> Array:
+    """What the kernel did not do behind its product, then one rounding."""
+    with light.lib.on(light.device):
+        if light.fused:  # all but the residual
+            return finished(light.lib, y, light.dtype, given=beside)
+        options: dict[str, Any] = {"bias": bias, "activation": light.activation}
+        return finished(
+            light.lib, y, light.dtype, given=beside, scaled=light.scaled, **options
+        )
 
 
 def prepare(
@@ -232,13 +279,17 @@ def prepare(
 
 
 def way_of(call: LayerCall, out: Array | None) -> Way:
-    """How to compute a layer, and the facts by which its kernel is chosen."""
-    if call.epilogue is not None and product_dtype(call) == call.o.dtype:
+    """How to compute a layer, and the facts by which its kernel is chosen.
+
+    A kernel fuses all that follows the product, or all but the residual, or nothing.
+    """
+    if call.scaled or product_dtype(call) == call.o.dtype:
         kernel = call.options["kernel"]
-        if _fusers(call, kernel):
-            way = _way(call, call.epilogue, out)
-            chosen = dispatch.explain(way.query, kernel)
-            if chosen.chosen is not None or chosen.forced is not None:
+        for epilogue in dict.fromkeys((call.epilogue, call.inner)):
+            if epilogue is None or not _fusers(epilogue, kernel):
+                continue
+            way = _way(call, epilogue, out)
+            if dispatch.explain(way.query, kernel).chosen is not None:
                 return way
     return _way(widened(call), None, out)
 
@@ -249,16 +300,20 @@ def _way(call: LayerCall, epilogue: str | None, out: Array | None) -> Way:
         flat = flat[None, :]  # kernels that fuse see matrices
     vector = len(flat.shape) == 1
     o = read(call.W, flat if vector else flat.mT)
+    own = o.dtype
+    if call.scaled:
+        o = replace(o, dtype=call.o.dtype if epilogue is not None else accumulator(own))
     query = matmul_query(
         o,
         None,
-        alpha_one=True,
+        alpha_one=epilogue is None or not call.beside.has_number,
         beta_zero=True,
         precision=as_precision(call.options["precision"], lib, o.x, o.dtype),
         epilogue=epilogue,
         assume_finite=bool(call.options["assume_finite"]),
+        wide=epilogue is None and o.dtype != own,
     )
-    way = Way(call, o, query, epilogue is not None)
+    way = Way(call, o, query)
     if out is not None and _is_direct(way, out):
         target = out if vector else lib.reshape(out, o.shape[::-1]).mT
         return way._replace(query=_with_out(o, target, query))
@@ -287,9 +342,9 @@ def _fusing(epilogue: str | None, generation: int) -> frozenset[str]:
     return frozenset(r.name for r in dispatch.records("matmul") if r.fuses(epilogue))
 
 
-def _fusers(call: LayerCall, kernel: str | None) -> bool:
+def _fusers(epilogue: str, kernel: str | None) -> bool:
     """Whether any kernel, or the one asked for, names the epilogue; most calls end here."""
-    names = _fusing(call.epilogue, dispatch.generation())
+    names = _fusing(epilogue, dispatch.generation())
     if not names:
         return False
     forced = dispatch.forced_by("matmul", kernel)

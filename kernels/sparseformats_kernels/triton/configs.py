@@ -134,6 +134,8 @@ def shared(query: Query, processors: int) -> Config:
 def gathered(query: Query, processors: int) -> Config:
     """Parameters of the gathering kernel."""
     r, _ = _block(query)
+    if query.a_dtype in ("int8", "float8_e4m3fn"):
+        return _narrow(query, r)
     half = query.a_dtype in ("float16", "bfloat16")
     bm = next((size for size in (16, 32, 64) if r <= size), 128 if half and r > 64 else 64)
     bn = 32 if query.n <= 32 else 64 if query.n <= 64 else 128
@@ -142,6 +144,18 @@ def gathered(query: Query, processors: int) -> Config:
     if half:
         return Config(bm, bn, 32, stages=4, warps=8 if bm * bn > 16384 else 4, swap=bm < 64)
     return Config(bm, min(bn, 64), 16 if query.precision is None else 32, stages=3, warps=4)
+
+
+def _narrow(query: Query, r: int) -> Config:
+    """Tiles of values of 8 bits, of which an instruction takes 32 columns at a time.
+
+    Long tiles, so that sums of fp8 come to float32 seldom, where rows are long enough to fill them.
+    """
+    bm = next((size for size in (16, 32, 64) if r <= size), 128)
+    bn = next((w for w in (32, 64) if query.n <= w), 128)
+    bk = 128 if _row_length(query) >= 1024 else 64
+    stages = min(4, SMALL_SHARED // ((bm + bn) * bk))
+    return Config(bm, bn, bk, stages=stages, warps=8 if bm * bn > 8192 else 4, swap=bm < 64)
 
 
 def few(query: Query, processors: int) -> Config:

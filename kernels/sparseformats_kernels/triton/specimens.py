@@ -12,7 +12,7 @@ from sparseformats_kernels.triton.launch import Specimen
 from sparseformats_kernels.triton.shared_variants import fitted, specimen_of_shared
 from sparseformats_kernels.triton.spmm_few import KERNEL as FEW
 from sparseformats_kernels.triton.spmm_tiles import KERNEL as TILES
-from sparseformats_kernels.triton.strided import (
+from sparseformats_kernels.triton.strided_variants import (
     Kernel,
     Strides,
     like_of,

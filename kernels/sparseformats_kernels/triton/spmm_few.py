@@ -17,24 +17,27 @@ from sparseformats_kernels.triton.few import multiply_few
 from sparseformats_kernels.triton.items import ItemLists, tops
 from sparseformats_kernels.triton.packing import Blocks, blocks_of
 from sparseformats_kernels.triton.sizes import HOST, processors_of
-from sparseformats_kernels.triton.strided import Call, Kernel
+from sparseformats_kernels.triton.strided import Call
+from sparseformats_kernels.triton.strided_variants import Kernel
 
 __all__ = ["KERNEL", "ROWS", "TritonFew"]
 
 ROWS = 16  # of the result that one program makes: what the tensor cores' oldest instruction takes
 _BYTES = 16  # that a vector of values is aligned to
+NARROW = 8  # columns of a piece below which most of a tile would be empty
 
 
 class State:
     """A matrix's own blocks, and the lists of tiles made of them so far."""
 
-    __slots__ = ("blocks", "device", "dtype", "items", "lib", "query", "shape", "values")
+    __slots__ = ("blocks", "device", "items", "lib", "one", "query", "shape", "values")
 
     def __init__(self, A: SparseMatrix, query: Query) -> None:
         lib = self.lib = A.lib
         on_host = A.device == "cpu"  # only under Triton's interpreter
         self.device: Device | None = None if on_host else device_of(A.data, lib)
-        self.query, self.shape, self.dtype = query, (query.m, query.k), A.dtype_name
+        self.query, self.shape = query, (query.m, query.k)
+        self.one = lib.full((1,), 1.0, "float32", A.device)
         self.blocks: Blocks = blocks_of(A, query.transposed)
         self.values = _readable(lib, lib.native(A.data))
         r = (query.blocksize or (1, 1))[query.transposed]
@@ -108,10 +111,13 @@ class TritonFew:
         *,
         bias: Array | None = None,
         activation: str | None = None,
+        residual: Array | None = None,
     ) -> Array:
         """Multiply a single time, as `bind` would again and again."""
-        query = called_with(state.query, state.lib, x, out, (alpha, beta), bias, activation)
-        return TritonFew.bind(state, query)(x, out, alpha, beta, bias)
+        follows = bias, activation, residual
+        query = called_with(state.query, state.lib, x, out, (alpha, beta), *follows)
+        beside = {} if residual is None else {"residual": residual}
+        return TritonFew.bind(state, query)(x, out, alpha, beta, bias, **beside)
 
     @staticmethod
     def bind(state: State, query: Query) -> Callable[..., Array]:
@@ -119,3 +125,8 @@ class TritonFew:
         return Call(KERNEL, state, query)
 
     bind_epilogue = bind
+
+    @staticmethod
+    def bind_batch(state: State, query: Query) -> Callable[..., Array] | None:
+        """Compile for batches in one launch; None where pieces are better laid side by side."""
+        return Call(KERNEL, state, query, pieces=True) if query.n >= NARROW else None
