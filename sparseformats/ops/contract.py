@@ -33,7 +33,9 @@ class MatmulKernel(Protocol):
         with one column, will do as well.
     ``bind_batch(state, query)``
         The same for a batch on the right: ``x`` is (b, k, n), ``out`` and the result are (b, m, n),
-        of any strides. None where `bind`, piece by piece, will do as well.
+        of any strides. None where `bind`, piece by piece, will do as well. Of a record that names
+        `batches` it is also asked for what `bind_epilogue` would be, and never None from that many
+        columns on.
     ``per_thread``
         True if the state has a workspace: each thread and stream then packs its own, and a graph is
         recorded on the stream on which the call was prepared.

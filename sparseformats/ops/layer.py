@@ -140,7 +140,7 @@ def _anew(
     """Understand the call, prepare, remember, run."""
     precision, assume_finite, kernel = options
     names = {"precision": precision, "assume_finite": assume_finite, "kernel": kernel}
-    call = read_layer(X, W, bias, activation, names, beside)
+    call = read_layer(X, W, bias, activation, names, beside, out)
     if out is not None:  # before anything is prepared
         check_out(call.o, out)
         separate(call.o.lib, call.o.x, out, call.W.buffers().values())

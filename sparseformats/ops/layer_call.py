@@ -16,13 +16,13 @@ from sparseformats.ops.beside import NOTHING, Beside, read_beside, rounding
 from sparseformats.ops.operands import Operands, as_sparse, read
 from sparseformats.ops.scalars import result_dtype
 
-__all__ = ["LayerCall", "product_dtype", "read_layer", "widened"]
+__all__ = ["LayerCall", "flattened", "product_dtype", "read_layer", "widened"]
 
 
 class LayerCall(NamedTuple):
     """A layer's call, understood: `o` is ``W @ X.T`` with the whole result's shape and dtype.
 
-    `flat` is X as (k,) or (rows, k); `options` are keywords of `matmul`; `beside` are scales,
+    `flat` is X as (k,) or (rows, k), or (b, rows, k) where seeing it so would take a copy; `options` are keywords of `matmul`; `beside` are scales,
     residual and dtype as they were given, of which `scaled` says whether they make another product.
     """
 
@@ -59,6 +59,7 @@ def read_layer(
     activation: str | None,
     options: dict[str, Any],
     beside: Beside = NOTHING,
+    out: Any = None,
 ) -> LayerCall:
     """Understand ``activation(X @ W.T + bias) + residual``.
 
@@ -76,8 +77,7 @@ def read_layer(
     shape = tuple(int(s) for s in X.shape)
     if not shape or shape[-1] != k:
         raise ValueError(f"linear: X must have shape (..., {k}) for a weight {m, k}, has {shape}")
-    rows = math.prod(shape[:-1])
-    flat = X if len(shape) < 3 else _arrays.of(X).reshape(X, (rows, k))
+    flat = X if len(shape) < 3 or _stays(X, out) else _arrays.of(X).reshape(X, _rows(shape))
     o = read(weight, flat.mT if len(shape) > 1 else flat)  # not `weight.T`: that takes time to make
     dtype, scaled = read_beside(o, shape[:-1], beside)
     if bias is not None:
@@ -94,6 +94,26 @@ def read_layer(
     flat = o.x.mT if len(shape) > 1 else o.x
     o = replace(o, dtype=dtype, shape=(*shape[:-1], m))
     return LayerCall(o, weight, flat, bias, activation, options, beside, scaled)
+
+
+def _rows(shape: tuple[int, ...]) -> tuple[int, int]:
+    """All tokens as rows of one matrix."""
+    return math.prod(shape[:-1]), shape[-1]
+
+
+def _stays(X: Array, out: Any) -> bool:
+    """Whether a batch of tokens, or its `out`, is no matrix without being copied."""
+    lib = _arrays.of(X)
+    if len(X.shape) != 3 or 0 in X.shape:
+        return False
+    given = out is not None and _arrays.known(out) is lib
+    return lib.is_spread(X) or (given and not lib.is_contiguous(out))
+
+
+def flattened(call: LayerCall) -> LayerCall:
+    """The same with all tokens as rows of one matrix, copied if need be."""
+    shape = tuple(int(size) for size in call.flat.shape)
+    return call._replace(flat=call.o.lib.reshape(call.flat, _rows(shape)))
 
 
 def _bias(o: Operands, bias: Any, m: int) -> Array:

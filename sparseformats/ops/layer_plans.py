@@ -22,7 +22,7 @@ from sparseformats.formats import SparseMatrix, Transposed
 from sparseformats.ops.beside import NOTHING, Beside, finished
 from sparseformats.ops.cache import CACHE, source
 from sparseformats.ops.facts import ALIGNMENT, as_precision, matmul_query
-from sparseformats.ops.layer_call import LayerCall, product_dtype, widened
+from sparseformats.ops.layer_call import LayerCall, flattened, product_dtype, widened
 from sparseformats.ops.light import bound, whereabouts
 from sparseformats.ops.operands import Operands, guard, read
 from sparseformats.ops.preparing import packed_for
@@ -78,14 +78,15 @@ class LayerLight:
         self.native = lib.is_native(X)
         # What the kernel's operand is made of X by: rows of tokens, and a wider dtype.
         vector = len(way.product.shape) == 1
-        self.rows = tuple(way.product.x.shape)[::-1] if len(o.shape) != 2 and not vector else None
+        apart = len(o.shape) != 2 and not vector and len(way.product.shape) == 2
+        self.rows = tuple(way.product.x.shape)[::-1] if apart else None
         wide = lib.dtype_name(call.flat)
         self.wide = None if wide == lib.dtype_name(X) else wide
         self.bias_dtype = accumulator(o.dtype) if call.scaled else o.dtype
         self.bias_ready = bias is None or _is_ready(lib, bias, self.bias_dtype)
         # What the result lies in.
         self.direct = out is not None and _is_direct(way, out)
-        self.target = self.shape if vector else way.product.shape[::-1]
+        self.target = self.shape if vector else _turned(way.product.shape)
         self.make = lib.maker(self.target, self.product, device)
         buffers = o.matrix.buffers().values()
         self.guard_x = None if out is None else guard(lib, X, out, buffers)
@@ -112,11 +113,16 @@ def _bound(way: Way, state: Any, target: Any) -> Callable[..., Any]:
     if not way.fused:
         run = bound(target, way.product, True, way.query, state)
         return lambda x, out, alpha, bias, beside: run(x, out, 1, 0)
-    if hasattr(target, "bind_epilogue"):
-        fused = target.bind_epilogue(state, way.query)
+    bind = "bind_epilogue" if len(way.product.shape) < 3 else "bind_batch"
+    if hasattr(target, bind):
+        fused = getattr(target, bind)(state, way.query)
         return lambda x, out, alpha, bias, beside: fused(x, out, alpha, 0, bias, **beside)
     whole = partial(target.run, state, activation=way.call.activation)
     return lambda x, out, alpha, bias, beside: whole(x, out, alpha, 0, bias=bias, **beside)
+
+
+def _turned(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return (*shape[:-2], shape[-1], shape[-2])
 
 
 def _is_ready(lib: ArrayLibrary, bias: Array, dtype: str) -> bool:
@@ -132,7 +138,8 @@ def _is_direct(way: Way, out: Array) -> bool:
     """Whether the kernel can write to `out`: nothing follows, and it can be seen as a matrix."""
     if way.follows:
         return False
-    return len(way.call.o.shape) < 3 or way.call.o.lib.is_contiguous(out)
+    whole = len(way.call.o.shape) < 3 or len(way.product.shape) == 3
+    return whole or way.call.o.lib.is_contiguous(out)
 
 
 def find(
@@ -281,8 +288,25 @@ def prepare(
 def way_of(call: LayerCall, out: Array | None) -> Way:
     """How to compute a layer, and the facts by which its kernel is chosen.
 
-    A kernel fuses all that follows the product, or all but the residual, or nothing.
+    A kernel fuses all that follows the product, or all but the residual, or nothing. It takes a
+    batch of tokens in one launch where it can; for others they become one matrix.
     """
+    if len(call.flat.shape) == 3:
+        way = _best(call, out)
+        if _takes_batches(way):
+            return way
+        call = flattened(call)
+    return _best(call, out)
+
+
+def _takes_batches(way: Way) -> bool:
+    chosen = dispatch.explain(way.query, way.call.options["kernel"]).chosen
+    least = next((r.batches for r in dispatch.records("matmul") if r.name == chosen), None)
+    return least is not None and way.product.columns >= least
+
+
+def _best(call: LayerCall, out: Array | None) -> Way:
+    """The way that fuses most."""
     if call.scaled or product_dtype(call) == call.o.dtype:
         kernel = call.options["kernel"]
         for epilogue in dict.fromkeys((call.epilogue, call.inner)):
@@ -315,7 +339,7 @@ def _way(call: LayerCall, epilogue: str | None, out: Array | None) -> Way:
     )
     way = Way(call, o, query)
     if out is not None and _is_direct(way, out):
-        target = out if vector else lib.reshape(out, o.shape[::-1]).mT
+        target = out if vector else lib.reshape(out, _turned(o.shape)).mT
         return way._replace(query=_with_out(o, target, query))
     return way._replace(query=_with_fresh(o, query))
 

@@ -9,7 +9,7 @@ from sparseformats._arrays import Array
 from sparseformats._dtypes import accumulator
 from sparseformats.formats import Sum
 from sparseformats.ops.beside import finished
-from sparseformats.ops.layer_call import LayerCall, product_dtype
+from sparseformats.ops.layer_call import LayerCall, flattened, product_dtype
 from sparseformats.ops.operands import read
 from sparseformats.ops.preparing import Options
 from sparseformats.ops.product import lights
@@ -21,7 +21,7 @@ __all__ = ["explain_layer_of_sum", "layer_of_sum"]
 
 def layer_of_sum(call: LayerCall, out: Array | None) -> Array:
     """``activation(X @ W.T + bias) + residual``; `out` is written last, so it may overlap anything dense."""
-    o, lib = call.o, call.o.lib
+    o, lib, call = call.o, call.o.lib, flattened(call)
     given = {"scaled": call.scaled, "bias": call.bias, "activation": call.activation}
     y = finished(lib, _product(call), o.dtype, given=call.beside, **given)
     y = lib.reshape(y, o.shape)

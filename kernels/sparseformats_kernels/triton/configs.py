@@ -18,13 +18,16 @@ from typing import Any
 
 from sparseformats.dispatch.query import Query
 
-__all__ = ["Config", "candidates", "choose", "facts_of", "gathered", "source"]
+__all__ = ["BATCHED", "Config", "candidates", "choose", "facts_of", "gathered", "source"]
 __all__ += ["specialised", "with_config"]
 
 SHARED = 227 * 1024  # bytes of shared memory of a multiprocessor of sm_90 that one program may have
 RESERVED = 1024  # bytes for barriers and alignment
 SMALL_SHARED = 96 * 1024  # what the gathering kernel may use on every architecture
 FAR = 4.0  # powers of two in all sizes together beyond which a measured bucket says nothing
+
+BATCHED = {"triton-tiles": 16, "triton-few": 8}
+"""Columns of a piece from which on a batch is one launch: of fewer most of a tile would be empty."""
 
 _FORCED: dict[str, Config] = {}
 

@@ -24,7 +24,6 @@ __all__ = ["KERNEL", "ROWS", "TritonFew"]
 
 ROWS = 16  # of the result that one program makes: what the tensor cores' oldest instruction takes
 _BYTES = 16  # that a vector of values is aligned to
-NARROW = 8  # columns of a piece below which most of a tile would be empty
 
 
 class State:
@@ -129,4 +128,5 @@ class TritonFew:
     @staticmethod
     def bind_batch(state: State, query: Query) -> Callable[..., Array] | None:
         """Compile for batches in one launch; None where pieces are better laid side by side."""
-        return Call(KERNEL, state, query, pieces=True) if query.n >= NARROW else None
+        least = configs.BATCHED["triton-few"]
+        return Call(KERNEL, state, query, pieces=True) if query.n >= least else None

@@ -20,8 +20,6 @@ from sparseformats_kernels.triton.strided_variants import Kernel
 
 __all__ = ["KERNEL", "TritonTiles"]
 
-NARROW = 16  # columns of a piece below which most of a tile would be empty
-
 
 class State:
     """Packed tiles, and lists of the tiles of results made of them so far."""
@@ -121,4 +119,5 @@ class TritonTiles:
     @staticmethod
     def bind_batch(state: State, query: Query) -> Callable[..., Array] | None:
         """Compile for batches in one launch; None where pieces are better laid side by side."""
-        return Call(KERNEL, state, query, pieces=True) if query.n >= NARROW else None
+        least = configs.BATCHED["triton-tiles"]
+        return Call(KERNEL, state, query, pieces=True) if query.n >= least else None
