@@ -22,5 +22,5 @@ def dot(a, b, acc, PRECISION: tl.constexpr, UPCAST: tl.constexpr, PROMOTE: tl.co
         # The same where the compiler has no such register; the limit keeps it from folding the sum.
         acc += tl.dot(a, b, max_num_imprecise_acc=a.shape[-1])
     else:
-        acc = tl.dot(a, b, acc, input_precision=PRECISION)
+        acc = tl.dot(a, b, acc, input_precision=PRECISION, out_dtype=acc.dtype)
     return acc

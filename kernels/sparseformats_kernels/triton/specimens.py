@@ -74,10 +74,10 @@ def _narrow_queries(capability: int, every: bool) -> list[tuple[Query, str]]:
     blocks = [(16, 16), (128, 128)] + ([(32, 32), (64, 64), (16, 64), (3, 5)] if every else [])
     made = []
     for dtype, block, layout in product(dtypes, blocks, ("C", "F")):
-        name = "int8" if dtype == "int8" else "fp8"
-        facts: dict[str, Any] = {"m": 4096, "k": 4096, "n": 4096, "blocksize": block}
+        name, k = "int8" if dtype == "int8" else "fp8", 16384 if block[0] == 128 else 4096
+        facts: dict[str, Any] = {"m": 4096, "k": k, "n": 4096, "blocksize": block}
         facts |= {"a_dtype": dtype, "x_dtype": dtype, "x_layout": layout, "out_layout": layout}
-        facts |= {"capability": divmod(capability, 10), "nnzb": 4096 * 4096 // 10 // block[0] ** 2}
+        facts |= {"capability": divmod(capability, 10), "nnzb": 4096 * k // 10 // (block[0] * block[1])}
         label = f"{name}-{block[0]}x{block[1]}-{layout}-n4096"
         made.append((Query("matmul", "bsr", out_dtype=_SUMS[dtype], **facts), label))
         if every or block == (128, 128):
