@@ -229,9 +229,7 @@ def _target(light: LayerLight, out: Array | None) -> Array:
 _NONE: dict[str, Array] = {}
 
 
-def _product(
-    light: LayerLight, x: Array, y: Array, bias: Array | None, beside: Beside
-) -> None:
+def _product(light: LayerLight, x: Array, y: Array, bias: Array | None, beside: Beside) -> None:
     """Run the kernel on operands as it sees them."""
     alpha, arrays = 1.0 if light.scaled else 1, _NONE
     if light.fused and beside is not NOTHING:
@@ -261,9 +259,7 @@ def _followed(light: LayerLight, y: Array, bias: Array | None, beside: Beside) -
         if light.fused:  # all but the residual
             return finished(light.lib, y, light.dtype, given=beside)
         options: dict[str, Any] = {"bias": bias, "activation": light.activation}
-        return finished(
-            light.lib, y, light.dtype, given=beside, scaled=light.scaled, **options
-        )
+        return finished(light.lib, y, light.dtype, given=beside, scaled=light.scaled, **options)
 
 
 def prepare(

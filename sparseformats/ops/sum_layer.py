@@ -20,10 +20,17 @@ __all__ = ["explain_layer_of_sum", "layer_of_sum"]
 
 
 def layer_of_sum(call: LayerCall, out: Array | None) -> Array:
-    """``activation(X @ W.T + bias) + residual``; `out` is written last, so it may overlap anything dense."""
+    """All of the layer; `out` is written last, so it may overlap anything dense."""
     o, lib, call = call.o, call.o.lib, flattened(call)
-    given = {"scaled": call.scaled, "bias": call.bias, "activation": call.activation}
-    y = finished(lib, _product(call), o.dtype, given=call.beside, **given)
+    y = finished(
+        lib,
+        _product(call),
+        o.dtype,
+        given=call.beside,
+        scaled=call.scaled,
+        bias=call.bias,
+        activation=call.activation,
+    )
     y = lib.reshape(y, o.shape)
     if out is None:
         return lib.contiguous(y)

@@ -41,7 +41,9 @@ def _time(query: Query, high: int, wide: int, flops: float, l2: float) -> float:
     rows = -(-r // high) * high
     elements = _stored(query) * rows * c
     moved = elements * size * columns + elements / min(rows, high) * columns * wide * size
-    written = 2 * query.m * query.n * itemsize(query.out_dtype or query.a_dtype or "float16") / 4.0e6
+    written = (
+        2 * query.m * query.n * itemsize(query.out_dtype or query.a_dtype or "float16") / 4.0e6
+    )
     compute = 2 * elements * columns * wide / flops
     tiles = -(-query.m // high) * columns / PROCESSORS
     return LAUNCH + max(moved / l2, compute, written) + tiles * TILE

@@ -44,7 +44,7 @@ def finish(
 
     `rows` and `cols` are those of the result, one of them as a column, the other as a row; `inside`
     says which of them are to be written. Of `rows` those below `last` exist, and N columns do.
-    A step of 0 lets one scale serve all. Of a batch this is piece number `piece`, and `out` its own.
+    A step of 0 lets one scale serve all. `piece` numbers the pieces of a batch; `out` is its own.
     """
     place = out + rows.to(tl.int64) * out_row + cols.to(tl.int64) * out_column
     if out.dtype.element_ty.is_floating():

@@ -77,7 +77,10 @@ def _narrow_queries(capability: int, every: bool) -> list[tuple[Query, str]]:
         name, k = "int8" if dtype == "int8" else "fp8", 16384 if block[0] == 128 else 4096
         facts: dict[str, Any] = {"m": 4096, "k": k, "n": 4096, "blocksize": block}
         facts |= {"a_dtype": dtype, "x_dtype": dtype, "x_layout": layout, "out_layout": layout}
-        facts |= {"capability": divmod(capability, 10), "nnzb": 4096 * k // 10 // (block[0] * block[1])}
+        facts |= {
+            "capability": divmod(capability, 10),
+            "nnzb": 4096 * k // 10 // (block[0] * block[1]),
+        }
         label = f"{name}-{block[0]}x{block[1]}-{layout}-n4096"
         made.append((Query("matmul", "bsr", out_dtype=_SUMS[dtype], **facts), label))
         if every or block == (128, 128):
@@ -144,8 +147,8 @@ def _strided(
         if number == 0 and query.blocksize == (64, 64):
             config = _configs(name, asked, False)[0]
             whole = replace(asked, epilogue="bias+gelu+residual", batch=8)
-            pieces = [steps._replace(piece=n * k) for steps in (x, x, x)]
-            made = strided_specimen(kernel, whole, config, *pieces, pieces=True)
+            apart = x._replace(piece=n * k)
+            made = strided_specimen(kernel, whole, config, apart, apart, apart, pieces=True)
             found.append((f"{name}-{label}-{precision or 'ieee'}-batch-residual", made))
     return found
 

@@ -76,7 +76,9 @@ class Call:
     With `pieces` a whole batch is one operand, (b, k, n), and one launch multiplies it.
     """
 
-    def __init__(self, kernel: Kernel, state: Packed, query: Query, *, pieces: bool = False) -> None:
+    def __init__(
+        self, kernel: Kernel, state: Packed, query: Query, *, pieces: bool = False
+    ) -> None:
         self.kernel, self.state, self.query, self.pieces = kernel, state, query, pieces
         self.lib = state.lib
         self.dtype = query.out_dtype or query.a_dtype or ""
@@ -149,9 +151,7 @@ class Call:
         found = (x for x in arrays if x is not None)
         return tuple((tuple(a.shape), strides_of(self.lib, a)) for a in found)
 
-    def _interpret(
-        self, x: Array, out: Array, scalars: tuple[Any, Any], given: Given
-    ) -> None:
+    def _interpret(self, x: Array, out: Array, scalars: tuple[Any, Any], given: Given) -> None:
         """Run on the CPU, for tests."""
         if not triton.knobs.runtime.interpret:
             raise RuntimeError("Triton runs on a CPU only under its interpreter")
@@ -215,9 +215,7 @@ class _Ready:
         self.pointer = lib.pointer()
         self.send = Sender(self.device, (launch,), [*arrays.values(), self.one])
 
-    def __call__(
-        self, x: Array, out: Array | None, alpha: Any, beta: Any, given: Given
-    ) -> Array:
+    def __call__(self, x: Array, out: Array | None, alpha: Any, beta: Any, given: Given) -> Array:
         if out is None:
             out = self.make()
         with self.lock:

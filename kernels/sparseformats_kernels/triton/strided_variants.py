@@ -115,7 +115,7 @@ def _absent(query: Query, pieces: bool) -> dict[str, Any]:
 
 
 def _promotes(query: Query) -> str:
-    """How sums of fp8 come to float32: Hopper's and Ada's instructions keep some 14 bits of them."""
+    """How sums of fp8 come to float32: Hopper's and Ada's instructions keep some 14 bits."""
     if query.a_dtype != "float8_e4m3fn":
         return ""
     major = (query.capability or (9, 0))[0]

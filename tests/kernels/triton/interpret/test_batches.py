@@ -29,7 +29,13 @@ def test_a_batch_is_one_launch(record: KernelRecord, format: str) -> None:
     A = matrix(format, (50, 70), (16, 16), "float16", seed=3)
     k = A.shape[1]
     wide = dense((4, k, 40), "float16")
-    for X in (wide, wide[::2], wide[:, :, 3:36], wide.mT.contiguous().mT, wide[:1].expand(3, k, 40)):
+    for X in (
+        wide,
+        wide[::2],
+        wide[:, :, 3:36],
+        wide.mT.contiguous().mT,
+        wide[:1].expand(3, k, 40),
+    ):
         with registered(record) as (name, checker):
             Y = sf.matmul(A, X, kernel=name)
             assert len(checker.launches) == 1

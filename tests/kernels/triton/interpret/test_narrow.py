@@ -92,7 +92,9 @@ def test_scales(record: KernelRecord, number: int, dtype: str) -> None:
     residual = dense((33, 130), dtype, seed=6) if number % 2 else None
     for activation, out in itertools.product(activations[number % 4 :][:2], (None, dtype)):
         with registered(record) as (name, checker), sf.tracing() as trace:
-            given = None if out is None else torch.full((33, 130), torch.nan, dtype=residual_type(out))
+            given = (
+                None if out is None else torch.full((33, 130), torch.nan, dtype=residual_type(out))
+            )
             options = {"activation": activation, "residual": residual, "out_dtype": dtype}
             Y = sf.linear(X, W, bias, out=given, kernel=name, **scales, **options)
         assert trace.kernels == [name]
