@@ -22,9 +22,9 @@ __all__ = ["LayerCall", "flattened", "product_dtype", "read_layer", "widened"]
 class LayerCall(NamedTuple):
     """A layer's call, understood: `o` is ``W @ X.T`` with the whole result's shape and dtype.
 
-    `flat` is X as (k,) or (rows, k), or (b, rows, k) where seeing it so would take a copy; `options`
-    are keywords of `matmul`; `beside` are scales, residual and dtype as they were given, and
-    `scaled` says that the sums are scaled or that their dtype was asked for.
+    `flat` is X as (k,) or (rows, k), or (b, rows, k) where seeing it so would take a copy;
+    `options` are keywords of `matmul`; `beside` are scales, residual and dtype as they were given,
+    and `scaled` says that the sums are scaled or that their dtype was asked for.
     """
 
     o: Operands

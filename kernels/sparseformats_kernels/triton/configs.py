@@ -27,7 +27,7 @@ SMALL_SHARED = 96 * 1024  # what the gathering kernel may use on every architect
 FAR = 4.0  # powers of two in all sizes together beyond which a measured bucket says nothing
 
 BATCHED = {"triton-tiles": 16, "triton-few": 8}
-"""Columns of a piece from which on a batch is one launch; fewer would leave most of a tile empty."""
+"""Columns of a piece from which on a batch is one launch; fewer leave most of a tile idle."""
 
 _FORCED: dict[str, Config] = {}
 

@@ -1,0 +1,330 @@
+"""Layers with scales, a residual and a dtype of their own, on every kernel of the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import sparseformats as sf
+from sparseformats import dispatch
+from sparseformats.dispatch import KernelRecord, checks
+from sparseformats.ops import explain_linear, layer
+from tests.kernels.cpu.products import array
+from tests.kernels.triton.layers import assert_layer
+
+LIBRARIES = ("numpy", "torch")
+NARROW = (
+    ("numpy", "int8"),
+    ("torch", "int8"),
+    ("torch", "float8_e4m3fn"),
+    ("torch", "float8_e5m2"),
+)
+FORMATS = ("csr", "coo", "bsr", "blocked_ell", "2:4", "bsr.T")
+M, K, LEAD = 12, 16, (2, 5)
+
+
+def draw(library: str, *shape: int, dtype: str = "float32", seed: int = 0) -> Any:
+    x = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+    if dtype == "int8":
+        x = np.clip(np.round(40 * x), -128, 127)
+    if library == "numpy":
+        import ml_dtypes
+
+        return x.astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+    return torch.from_numpy(x).to(getattr(torch, dtype))
+
+
+def weight(library: str, dtype: str, format: str = "csr") -> Any:
+    D = draw(library, M, K, dtype="int8" if dtype == "int8" else "float32", seed=1)
+    D[:, 2::4] = D[:, 3::4] = 0
+    D = D if library == "numpy" else D.to(getattr(torch, dtype))
+    options = {"bsr": {"blocksize": (3, 2)}, "blocked_ell": {"blocksize": 4}}
+    if format == "bsr.T":
+        return sf.from_dense(D.T, "bsr", blocksize=(2, 3)).T
+    return sf.from_dense(D, format, **options.get(format, {}))
+
+
+@pytest.fixture(autouse=True)
+def clean() -> Iterator[None]:
+    sf.clear_cache()
+    yield
+    sf.clear_cache()
+
+
+@pytest.mark.parametrize(("library", "dtype"), NARROW)
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("gives", ["float16", "bfloat16", "float32"])
+def test_scaled_layers(library: str, dtype: str, format: str, gives: str) -> None:
+    W, X = weight(library, dtype, format), draw(library, *LEAD, K, dtype=dtype, seed=2)
+    tokens, rows = draw(library, *LEAD, seed=3), draw(library, M, seed=4)
+    one = draw(library, 1, seed=5)
+    bias, residual = draw(library, M, seed=6), draw(library, *LEAD, M, dtype=gives, seed=7)
+    for a, b in ((None, None), (0.5, one), (tokens, None), (tokens[..., None], rows[:, None])):
+        for options in ({}, {"bias": bias, "activation": "gelu", "residual": residual}):
+            given = {"scale_a": a, "scale_b": b, **options}
+            Y = sf.linear(X, W, out_dtype=gives, **given)
+            out = W.lib.full((*LEAD, M), float("nan"), gives)
+            for _ in range(2):
+                assert sf.linear(X, W, out_dtype=gives, out=out, **given) is out
+            assert W.lib.equal_bits(out, Y)
+            bias_, activation = given.pop("bias", None), given.pop("activation", None)
+            assert_layer(Y, X, W, bias_, activation, dtype=gives, **given)
+
+
+@pytest.mark.parametrize("lead", [(), (1,), (4,), (0,), (2, 0, 3), (2, 1, 3)])
+@pytest.mark.parametrize(("library", "dtype"), NARROW[:3])
+def test_shapes_of_scales(library: str, dtype: str, lead: tuple[int, ...]) -> None:
+    W, X = weight(library, dtype, "bsr"), draw(library, *lead, K, dtype=dtype, seed=2)
+    tokens = draw(library, *lead, seed=3)
+    tokens = array(library, np.asarray(tokens)) if library == "numpy" else tokens
+    rows = draw(library, M, seed=4)
+    for a in (tokens, tokens[..., None]):
+        for b in (rows, rows[:, None], rows[None, :]):
+            Y = sf.linear(X, W, scale_a=a, scale_b=b, out_dtype="float32")
+            assert tuple(Y.shape) == (*lead, M)
+            assert_layer(Y, X, W, None, None, scale_a=a, scale_b=b, dtype="float32")
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "int32"])
+@pytest.mark.parametrize("activation", [None, "relu"])
+def test_residuals(library: str, dtype: str, activation: str | None) -> None:
+    kind = "float32" if dtype.startswith("b") and library == "numpy" else dtype
+    W = weight(library, "int8" if dtype == "int32" else "float32", "bsr").astype(kind)
+    integer = dtype == "int32"
+    parts = {"X": (*LEAD, K), "bias": (M,), "residual": (*LEAD, M)}
+    made = {}
+    for seed, (name, shape) in enumerate(parts.items()):
+        x = draw(library, *shape, dtype="int8" if integer else kind, seed=seed)
+        made[name] = W.lib.astype(x, kind)
+    X, bias, residual = made.values()
+    for given in (None, bias):
+        Y = sf.linear(X, W, given, activation=activation, residual=residual)
+        if integer:
+            y = sf.linear(X, W, given, activation=activation)
+            assert W.lib.equal_bits(Y, y + residual)
+            continue
+        assert_layer(Y, X, W, given, activation, residual=residual)
+        strided = W.lib.full((*LEAD, 2 * M), 0, kind)[..., ::2]
+        strided[...] = residual
+        kept = W.lib.copy(strided)
+        assert (
+            sf.linear(X, W, given, activation=activation, residual=strided, out=strided) is strided
+        )
+        assert_layer(strided, X, W, given, activation, residual=kept)
+
+
+def test_half_types_are_rounded_once_behind_a_residual() -> None:
+    """1 + 2**-11 + 2**-11 is 1 if each sum is rounded to float16."""
+    W = sf.from_dense(torch.ones(1, 2, dtype=torch.float16), "csr")
+    small = torch.full((1, 1), 2.0**-11, dtype=torch.float16)
+    X = torch.tensor([[1.0, 2.0**-11]], dtype=torch.float16)
+    assert float(sf.linear(X, W, residual=small)) == 1 + 2.0**-10
+
+
+def test_scaled_sums_are_rounded_once() -> None:
+    """448 + 1 is 448 in e4m3, and so is half of it twice; int8 sums that float16 cannot hold."""
+    X = torch.tensor([[448.0, 1.0]]).to(torch.float8_e4m3fn)
+    W = sf.from_dense(torch.ones(1, 2).to(torch.float8_e4m3fn), "csr")
+    assert float(sf.linear(X, W, out_dtype=torch.float32)) == 449
+    assert float(sf.linear(X, W, scale_a=2.0**-9, out_dtype="float16")) == 449 / 512
+    X8, W8 = torch.full((1, 64), 127, dtype=torch.int8), torch.full((1, 64), 127, dtype=torch.int8)
+    y = sf.linear(X8, sf.from_dense(W8, "csr"), scale_b=2.0**-12, out_dtype="float16")
+    assert float(y) == float(torch.tensor(64 * 127 * 127 / 4096).half())
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_repeated_call_prepares_nothing(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    W, X = weight(library, "int8", "bsr"), draw(library, 5, K, dtype="int8", seed=2)
+    vectors = [draw(library, 5, seed=seed) for seed in range(3)]
+    sf.linear(X, W, scale_a=0.5, scale_b=vectors[0][:1], out_dtype="float32")
+    sf.linear(X, W, scale_a=vectors[0], out_dtype="float32")
+
+    def fail(*_: Any) -> Any:
+        raise AssertionError("the warm path does not come here")
+
+    monkeypatch.setattr(layer, "_anew", fail)
+    for number, scale in enumerate(vectors):  # other values are no other facts
+        a, b = 0.25 * number + 0.1, scale[:1]
+        y = sf.linear(X, W, scale_a=a, scale_b=b, out_dtype="float32")
+        assert_layer(y, X, W, None, None, scale_a=a, scale_b=b, dtype="float32")
+        y = sf.linear(X, W, scale_a=scale, out_dtype="float32")
+        assert_layer(y, X, W, None, None, scale_a=scale, dtype="float32")
+    for other in ({"out_dtype": "float16"}, {"out_dtype": "float32", "residual": vectors[0]}):
+        with pytest.raises(AssertionError, match="warm path"):
+            sf.linear(X, W, scale_a=0.5, scale_b=vectors[0][:1], **other)
+
+
+@pytest.mark.parametrize(("library", "dtype"), NARROW[:3])
+def test_sums_of_parts(library: str, dtype: str) -> None:
+    W = weight(library, dtype)
+    S = sf.split(W, "2:4")[0] if isinstance(sf.split(W, "2:4"), tuple) else sf.split(W, "2:4")
+    X, R = draw(library, 5, K, dtype=dtype, seed=2), draw(library, 5, M, seed=3)
+    a, b = draw(library, 5, seed=4), draw(library, M, seed=5)
+    options: dict[str, Any] = {"scale_a": a, "scale_b": b, "residual": R, "out_dtype": "float32"}
+    Y = sf.linear(X, S, activation="relu", **options)
+    options.pop("out_dtype")
+    assert_layer(Y, X, W, None, "relu", dtype="float32", **options)
+
+
+class Partial:
+    """A kernel that fuses a bias and nothing else."""
+
+    @staticmethod
+    def pack(A: Any, query: Any) -> Any:
+        return A.lib, A.lib.to_numpy(A.to_dense()).T if query.transposed else A.to_dense()
+
+    @staticmethod
+    def run(
+        state: Any,
+        x: Any,
+        out: Any,
+        alpha: Any,
+        beta: Any,
+        *,
+        bias: Any = None,
+        activation: Any = None,
+    ) -> Any:
+        y = state[1] @ x
+        out[...] = y if bias is None else y + bias[:, None]
+        return out
+
+
+def test_all_but_the_residual_may_be_fused() -> None:
+    record = KernelRecord(
+        "partial",
+        "matmul",
+        dispatch.ANY,
+        f"{__name__}:Partial",
+        cost=lambda query: 0.0,
+        checks=(checks.epilogue_in(None, "bias"),),
+    )
+    W, X = weight("numpy", "float32", "bsr"), draw("numpy", 5, K)
+    bias, R = draw("numpy", M, seed=3), draw("numpy", 5, M, seed=4)
+    with dispatch.temporary(record), sf.tracing() as trace:
+        for options in ({}, {"activation": "relu"}):
+            Y = sf.linear(X, W, bias, residual=R, **options)
+            assert_layer(Y, X, W, bias, options.get("activation"), residual=R)
+    runs = [run for run in trace if run.op == "matmul"]
+    assert [run.query.epilogue for run in runs if run.query is not None] == ["bias", None]
+    assert {run.kernel for run in runs} == {"partial"}
+
+
+def test_a_kernel_that_names_scales_is_given_them_as_vectors() -> None:
+    seen: dict[str, Any] = {}
+
+    class Scaling:
+        @staticmethod
+        def pack(A: Any, query: Any) -> Any:
+            return A.to_dense()
+
+        @staticmethod
+        def bind_epilogue(state: Any, query: Any) -> Any:
+            def run(x: Any, out: Any, alpha: Any, beta: Any, bias: Any, **beside: Any) -> Any:
+                seen.update(beside, alpha=alpha, query=query, bias=bias)
+                out[...] = 1
+                return out
+
+            return run
+
+    Partial.scaling = Scaling  # type: ignore[attr-defined]
+    record = KernelRecord(
+        "scaling",
+        "matmul",
+        dispatch.ANY,
+        f"{__name__}:Partial.scaling",
+        cost=lambda query: 0.0,
+        checks=(checks.epilogue_of("scale", "bias", "activation", "residual"),),
+    )
+    W, X = weight("torch", "int8", "bsr"), draw("torch", 2, 5, K, dtype="int8")
+    bias, R = draw("torch", M).half(), draw("torch", 2, 5, M).half()
+    options: dict[str, Any] = {
+        "scale_a": draw("torch", 2, 5),
+        "scale_b": 3.0,
+        "out_dtype": "float16",
+    }
+    with dispatch.temporary(record):
+        sf.linear(X, W, bias, residual=R, activation="relu", **options)
+        told = explain_linear(X, W, bias, residual=R, activation="relu", **options)
+    assert seen["query"].epilogue == "scale+bias+relu+residual"
+    assert (seen["query"].out_dtype, seen["query"].alpha_one, seen["alpha"]) == (
+        "float16",
+        False,
+        3,
+    )
+    assert tuple(seen["column_scale"].shape) == (10,)
+    assert "row_scale" not in seen
+    assert seen["bias"].dtype == torch.float32
+    assert tuple(seen["residual"].shape) == (M, 10)
+    assert told.query == seen["query"]
+
+
+REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"scale_a": 1.0}, ValueError, "scaled product of int8 is no int32; give out_dtype=float16"),
+    ({"out_dtype": "float64"}, TypeError, "must be int32 or float16 or bfloat16 or float32, got"),
+    ({"out_dtype": [1]}, TypeError, "out_dtype of X of int8 and W of int8 must be"),
+    ({"scale_a": torch.ones(3), "out_dtype": "float16"}, ValueError,
+     r"one scale, or of shape \(5,\) or \(5, 1\), has \(3,\)"),
+    ({"scale_b": torch.ones(5), "out_dtype": "float16"}, ValueError,
+     r"of shape \(12,\) or \(12, 1\) or \(1, 12\), has \(5,\)"),
+    ({"scale_b": torch.ones(12).double(), "out_dtype": "float16"}, TypeError,
+     "scale_b must be of float32"),
+    ({"scale_b": np.ones(12, np.float32), "out_dtype": "float16"}, TypeError,
+     "scale_b must be a number or a torch array, got ndarray"),
+    ({"scale_a": True, "out_dtype": "float16"}, TypeError, "scale_a must be a number or"),
+    ({"scale_a": 1j, "out_dtype": "float16"}, TypeError, "scale_a must be a number or"),
+    ({"scale_a": np.complex64(1), "out_dtype": "float16"}, TypeError,
+     "scale_a must be a real number"),
+    ({"residual": torch.ones(5, 11)}, ValueError,
+     r"residual must have the result's shape \(5, 12\)"),
+    ({"residual": 3}, TypeError, "residual must be a torch array, got int"),
+    ({"residual": torch.ones(5, 12), "out_dtype": "float16"}, ValueError,
+     "residual of float32 does not fit into the result of float16"),
+    ({"bias": torch.ones(12).double(), "out_dtype": "float16"}, ValueError,
+     "bias of float64 does not fit"),
+    ({"bias": torch.ones(12), "out_dtype": "int32"}, ValueError, "bias of float32 does not fit"),
+    ({"scale_a": torch.ones(1, device="meta"), "out_dtype": "float16"}, sf.DeviceMismatchError,
+     "scale_a is on 'meta'"),
+    ({"residual": torch.ones(5, 12, requires_grad=True)}, NotImplementedError,
+     "residual requires grad"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(REFUSED)))
+def test_refusals(number: int) -> None:
+    options, kind, text = REFUSED[number]
+    W, X = weight("torch", "int8"), draw("torch", 5, K, dtype="int8")
+    for _ in range(2):
+        with pytest.raises(kind, match=text):
+            sf.linear(X, W, **options)
+    with pytest.raises(kind, match=text):
+        sf.explain("linear", X, W, **options)
+
+
+def test_scales_are_for_narrow_operands() -> None:
+    W, X = weight("torch", "float32"), draw("torch", 5, K)
+    with pytest.raises(
+        TypeError, match="scales are for X and W both of one of int8, float8_e4m3fn"
+    ):
+        sf.linear(X, W, scale_a=1.0)
+    with pytest.raises(
+        TypeError, match="out_dtype of X of float32 and W of float32 must be float32"
+    ):
+        sf.linear(X, W, out_dtype="float16")
+    assert sf.linear(X, W, out_dtype=torch.float32).dtype == torch.float32
+    mixed = draw("torch", 5, K, dtype="int8").to(torch.uint8)
+    with pytest.raises(TypeError, match="got X of uint8 and W of int8"):
+        sf.linear(mixed, weight("torch", "int8"), scale_a=1.0, out_dtype="float32")
+
+
+def test_whole_results_by_name() -> None:
+    W, X = weight("torch", "int8"), draw("torch", 5, K, dtype="int8")
+    bias = torch.arange(M, dtype=torch.int32)
+    y = sf.linear(X, W, bias, out_dtype="int32")
+    assert torch.equal(y, sf.linear(X, W, bias))
+    y8 = sf.linear(X.to(torch.float8_e5m2), weight("torch", "float8_e5m2"), scale_a=0.5)
+    assert y8.dtype == torch.float8_e5m2
