@@ -17,7 +17,7 @@ from sparseformats.errors import DeviceMismatchError
 from sparseformats.ops.activations import activate
 from sparseformats.ops.operands import Operands
 
-__all__ = ["NOTHING", "Beside", "finished", "read_beside", "rounding"]
+__all__ = ["NOTHING", "Beside", "added", "finished", "read_beside", "rounding"]
 
 SCALED = ("int8", "float8_e4m3fn", "float8_e5m2")
 _OUT = ("float16", "bfloat16", "float32")
@@ -217,6 +217,16 @@ def rounding(lib: ArrayLibrary, dtype: str, what: str, name: str, scaled: bool) 
             "give another out_dtype"
         )
     return dtype
+
+
+def added(lib: ArrayLibrary, y: Array, dtype: str, given: Beside) -> Array:
+    """`y` and a residual, rounded once: of half types, too, sums of two are made in float32."""
+    residual = lib.native(given.residual)
+    if itemsize(dtype) == 1 or lib.dtype_name(residual) != dtype:
+        return finished(lib, y, dtype, given=given)
+    with np.errstate(all="ignore"):
+        y += lib.reshape(residual, tuple(int(size) for size in y.shape))
+    return y
 
 
 def finished(

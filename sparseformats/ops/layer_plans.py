@@ -7,6 +7,7 @@ to its transpose; `out` of the caller is that memory wherever it can be seen as 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -19,7 +20,7 @@ from sparseformats._dtypes import accumulator, itemsize
 from sparseformats.dispatch import REGISTRY, Query, Selection, forcing
 from sparseformats.dispatch.plan_cache import Packed
 from sparseformats.formats import SparseMatrix, Transposed
-from sparseformats.ops.beside import NOTHING, Beside, finished
+from sparseformats.ops.beside import NOTHING, Beside, added, finished
 from sparseformats.ops.cache import CACHE, source
 from sparseformats.ops.facts import ALIGNMENT, as_precision, matmul_query
 from sparseformats.ops.layer_call import LayerCall, flattened, product_dtype, widened
@@ -257,7 +258,7 @@ def _followed(light: LayerLight, y: Array, bias: Array | None, beside: Beside) -
     """What the kernel did not do behind its product, then one rounding."""
     with light.lib.on(light.device):
         if light.fused:  # all but the residual
-            return finished(light.lib, y, light.dtype, given=beside)
+            return added(light.lib, y, light.dtype, beside)
         options: dict[str, Any] = {"bias": bias, "activation": light.activation}
         return finished(light.lib, y, light.dtype, given=beside, scaled=light.scaled, **options)
 
@@ -302,16 +303,32 @@ def _takes_batches(way: Way) -> bool:
 
 
 def _best(call: LayerCall, out: Array | None) -> Way:
-    """The way that fuses most."""
+    """The quickest way that fuses something, else the product alone."""
+    ways: list[tuple[float, Way]] = []
     if call.scaled or product_dtype(call) == call.o.dtype:
         kernel = call.options["kernel"]
-        for epilogue in dict.fromkeys((call.epilogue, call.inner)):
+        # Scaled sums are rounded once, so all is fused or nothing.
+        wanted = (call.epilogue,) if call.scaled else (call.epilogue, call.inner)
+        for epilogue in dict.fromkeys(wanted):
             if epilogue is None or not _fusers(epilogue, kernel):
                 continue
             way = _way(call, epilogue, out)
-            if dispatch.explain(way.query, kernel).chosen is not None:
-                return way
-    return _way(widened(call), None, out)
+            told = dispatch.explain(way.query, kernel)
+            if told.chosen is not None:
+                ways.append(((told.rows[0].microseconds or 0.0) + _afterwards(way), way))
+    return min(ways, key=lambda pair: pair[0])[1] if ways else _way(widened(call), None, out)
+
+
+def _afterwards(way: Way) -> float:
+    """Microseconds that adding a residual takes in a pass of its own."""
+    if not way.follows:
+        return 0.0
+    moved = 3 * math.prod(way.product.shape) * itemsize(way.product.dtype)
+    return _PASS + moved / _MEMORY
+
+
+_PASS = 8.0  # us
+_MEMORY = 3.5e6  # bytes/us
 
 
 def _way(call: LayerCall, epilogue: str | None, out: Array | None) -> Way:

@@ -328,3 +328,44 @@ def test_whole_results_by_name() -> None:
     assert torch.equal(y, sf.linear(X, W, bias))
     y8 = sf.linear(X.to(torch.float8_e5m2), weight("torch", "float8_e5m2"), scale_a=0.5)
     assert y8.dtype == torch.float8_e5m2
+
+
+def test_the_quicker_way_to_add_a_residual_is_taken() -> None:
+    """A slow kernel that fuses it against a quick one and a pass of its own."""
+    names = (("bias",), ("bias", "residual"))
+    for cost, expected in ((100.0, "bias"), (10.0, "bias+residual")):
+        records = [
+            KernelRecord(
+                f"adds-{number}",
+                "matmul",
+                dispatch.ANY,
+                f"{__name__}:Partial",
+                cost=lambda query, time=time: time,  # type: ignore[misc]
+                checks=(checks.epilogue_of(*parts),),
+            )
+            for number, (time, parts) in enumerate(zip((5.0, cost), names, strict=True))
+        ]
+        W, X = weight("numpy", "float32", "bsr"), draw("numpy", 5, K)
+        bias, R = draw("numpy", M, seed=3), draw("numpy", 5, M, seed=4)
+        with dispatch.temporary(*records):
+            told = explain_linear(X, W, bias, residual=R)
+        assert told.query.epilogue == expected
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_half_type_residual_behind_a_fused_layer_is_rounded_once(library: str) -> None:
+    record = KernelRecord(
+        "partial",
+        "matmul",
+        dispatch.ANY,
+        f"{__name__}:Partial",
+        cost=lambda query: 0.0,
+        checks=(checks.epilogue_in(None, "bias"),),
+    )
+    W = weight(library, "float32", "bsr").astype("float16")
+    X, bias = (W.lib.astype(draw(library, *s, seed=9), "float16") for s in ((5, K), (M,)))
+    R = W.lib.astype(draw(library, 5, M, seed=4), "float16")
+    with dispatch.temporary(record):
+        y, z = sf.linear(X, W, bias), sf.linear(X, W, bias, residual=R)
+    wide = W.lib.to_numpy(y).astype(np.float32) + W.lib.to_numpy(R).astype(np.float32)
+    assert (W.lib.to_numpy(z) == wide.astype(np.float16)).all()
