@@ -369,3 +369,32 @@ def test_a_half_type_residual_behind_a_fused_layer_is_rounded_once(library: str)
         y, z = sf.linear(X, W, bias), sf.linear(X, W, bias, residual=R)
     wide = W.lib.to_numpy(y).astype(np.float32) + W.lib.to_numpy(R).astype(np.float32)
     assert (W.lib.to_numpy(z) == wide.astype(np.float16)).all()
+
+
+PLANTED = {
+    "scales of the other side": lambda p, a, b, r: torch.relu(p * a[:, None] * a.mean()) + r,
+    "no scale of the weight": lambda p, a, b, r: torch.relu(p * a[:, None]) + r,
+    "scaled behind the activation": lambda p, a, b, r: torch.relu(p) * a[:, None] * b + r,
+    "residual before the activation": lambda p, a, b, r: torch.relu(p * a[:, None] * b + r),
+    "no residual": lambda p, a, b, r: torch.relu(p * a[:, None] * b),
+    "sums rounded before they are scaled": (
+        lambda p, a, b, r: torch.relu(p.bfloat16() * a[:, None] * b) + r
+    ),
+    "sums of half precision": lambda p, a, b, r: torch.relu(p.half() * a[:, None] * b) + r,
+    "wrapped sums": lambda p, a, b, r: torch.relu(p.to(torch.int16) * a[:, None] * b) + r,
+}
+
+
+@pytest.mark.parametrize("bug", [None, *PLANTED])
+def test_the_checker_rejects(bug: str | None) -> None:
+    W, X = weight("torch", "int8"), draw("torch", 5, K, dtype="int8")
+    a, b, R = draw("torch", 5, seed=3), draw("torch", M, seed=4), draw("torch", 5, M, seed=5)
+    product = (X.int() @ W.to_dense().int().T).float()
+    right = torch.relu(product * a[:, None] * b) + R
+    made = right if bug is None else PLANTED[bug](product, a, b, R)
+    about = {"residual": R, "scale_a": a, "scale_b": b, "dtype": "float32"}
+    if bug is None:
+        assert_layer(made, X, W, None, "relu", **about)
+        return
+    with pytest.raises(AssertionError, match="elements are wrong"):
+        assert_layer(made.float(), X, W, None, "relu", **about)

@@ -89,6 +89,18 @@ _FEW_COLUMNS = checks.Check(
     lambda query: f"{query.n:,}",
 )
 
+
+def _gives(own: str) -> checks.Check:
+    """Results in the dtype that products of 8 bits have, or in one that was asked for."""
+    allowed = (own, *_ROUNDED)
+    return checks.Check(
+        "dtype",
+        f"OUT of dtype {' or '.join(allowed)}",
+        lambda query: query.out_dtype in allowed,
+        lambda query: str(query.out_dtype),
+    )
+
+
 _WHOLE_ALONE = checks.Check(
     "epilogue",
     "int32 results without an epilogue, or out_dtype=",
@@ -167,7 +179,7 @@ _MATMUL = (
         checks=(
             *_NARROW,
             checks.dtype_in("int8"),
-            checks.dtype_in("int32", *_ROUNDED, operand="out"),
+            _gives("int32"),
             checks.capability_at_least(8),
             _WHOLE_ALONE,
             _PACKED_FITS,
@@ -186,7 +198,7 @@ _MATMUL = (
         checks=(
             *_NARROW,
             checks.dtype_in("float8_e4m3fn"),
-            checks.dtype_in("float8_e4m3fn", *_ROUNDED, operand="out"),
+            _gives("float8_e4m3fn"),
             checks.capability_at_least(8, 9),
             _PACKED_FITS,
         ),

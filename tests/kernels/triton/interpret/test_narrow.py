@@ -15,7 +15,7 @@ from sparseformats_kernels.triton import RECORDS, configs
 from tests.kernels.triton.harness import check, registered
 from tests.kernels.triton.kinds import NARROW
 from tests.kernels.triton.layers import assert_layer
-from tests.kernels.triton.matrices import FORMATS, dense, matrix
+from tests.kernels.triton.matrices import FORMATS, dense, narrow_dense, narrow_matrix
 from tests.kernels.triton.ordeal import FAULTS
 
 KERNELS = [record for record in RECORDS if record.op == "matmul" and record.name in NARROW]
@@ -25,18 +25,11 @@ kernels = pytest.mark.parametrize("record", KERNELS, ids=lambda record: record.n
 
 
 def narrow(record: KernelRecord, *args: Any, **options: Any) -> Any:
-    """A matrix of the kernel's dtype, with values that use its range."""
-    A = matrix(*args, "float32", **options)
-    stored = A.base if A.format.endswith(".T") else A
-    data = (20 * stored.data).clamp(-128, 127).to(getattr(torch, NARROW[record.name]))
-    names = ("indices", "indptr") if stored.format == "bsr" else ("col_indices",)
-    made = type(stored)(data, *(getattr(stored, name) for name in names), stored.shape)
-    return made.T if stored is not A else made
+    return narrow_matrix(NARROW[record.name], *args, **options)
 
 
 def operand(record: KernelRecord, *shape: int, seed: int = 1) -> Any:
-    x = (20 * dense(shape, seed=seed)).clamp(-128, 127)
-    return x.to(getattr(torch, NARROW[record.name]))
+    return narrow_dense(NARROW[record.name], shape, seed=seed)
 
 
 @kernels
