@@ -18,6 +18,7 @@ GROUPS = {
     "X": "Layers of Llama-3",
     "R": "CSR against cuSPARSE and CuPy",
     "D": "A few columns, out of a cold cache, against dense",
+    "Q": "Blocks of 8-bit values against dense products of the same",
     "V": "Conversions on the device",
     "S": "2:4 on sparse tensor cores",
     "O": "Overheads and choice of kernel",

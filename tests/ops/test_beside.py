@@ -381,7 +381,7 @@ PLANTED = {
         lambda p, a, b, r: torch.relu(p.bfloat16() * a[:, None] * b) + r
     ),
     "sums of half precision": lambda p, a, b, r: torch.relu(p.half() * a[:, None] * b) + r,
-    "wrapped sums": lambda p, a, b, r: torch.relu(p.to(torch.int16) * a[:, None] * b) + r,
+    "wrapped sums": lambda p, a, b, r: torch.relu(p.to(torch.int8) * a[:, None] * b) + r,
 }
 
 
