@@ -20,6 +20,9 @@ from sparseformats.ops.operands import Operands
 __all__ = ["NOTHING", "Beside", "added", "finished", "read_beside", "rounding"]
 
 SCALED = ("int8", "float8_e4m3fn", "float8_e5m2")
+LONGEST = 2**17 - 1
+"""Columns up to which no sum of int8 products, of at most 2**14 each, leaves int32."""
+
 _OUT = ("float16", "bfloat16", "float32")
 
 
@@ -126,6 +129,11 @@ def read_beside(o: Operands, tokens: tuple[int, ...], given: Beside) -> tuple[st
         )
     if given.residual is not None:
         _check_residual(o, (*tokens, o.m), given.residual)
+    if (scales or dtype != o.dtype) and o.matrix.dtype_name == "int8" and o.k > LONGEST:
+        raise ValueError(
+            f"linear: sums of int8 over more than {LONGEST:,} columns may leave int32 before they "
+            f"are scaled, W has {o.k:,}; add up layers of slices of X and W in float32"
+        )
     asked = given.out_dtype is not None and kind(dtype) == "f" and o.matrix.dtype_name in SCALED
     return dtype, scales or asked
 

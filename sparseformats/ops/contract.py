@@ -100,7 +100,7 @@ class FusingKernel(MatmulKernel, Protocol):
         activation is that of ``query.epilogue``, `bias` is None where it names none. Without it
         `run` is called.
 
-    What `beside` has is given only where the epilogue names it:
+    What `beside` has is given only where the epilogue names it, to `run` as well:
 
     ``residual=``
         Where it names ``"residual"``: an (m, n) array of ``out_dtype``, of any strides, sharing no

@@ -78,8 +78,8 @@ def linear(
     Raises
     ------
     ValueError
-        Shapes do not match, an unknown activation, scaled int8 without `out_dtype`, or a bias or
-        residual that `out_dtype` would round.
+        Shapes do not match, an unknown activation, scaled int8 without `out_dtype` or of more than
+        131,071 columns, or a bias or residual that `out_dtype` would round.
     TypeError
         No sparse weight, operands of two libraries, an activation without meaning for the
         dtype (relu is for real numbers, the others for floating ones), scales that are not

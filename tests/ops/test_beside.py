@@ -172,7 +172,7 @@ def test_sums_of_parts(library: str, dtype: str) -> None:
 
 
 class Partial:
-    """A kernel that fuses a bias and nothing else."""
+    """A kernel that fuses a bias, and a residual where its record says so."""
 
     @staticmethod
     def pack(A: Any, query: Any) -> Any:
@@ -188,9 +188,11 @@ class Partial:
         *,
         bias: Any = None,
         activation: Any = None,
+        residual: Any = None,
     ) -> Any:
         y = state[1] @ x
-        out[...] = y if bias is None else y + bias[:, None]
+        y = y if bias is None else y + bias[:, None]
+        out[...] = y if residual is None else y + residual
         return out
 
 
@@ -319,6 +321,62 @@ def test_scales_are_for_narrow_operands() -> None:
     mixed = draw("torch", 5, K, dtype="int8").to(torch.uint8)
     with pytest.raises(TypeError, match="got X of uint8 and W of int8"):
         sf.linear(mixed, weight("torch", "int8"), scale_a=1.0, out_dtype="float32")
+
+
+def test_sums_of_int8_that_may_not_fit_are_refused() -> None:
+    X = torch.ones(1, 2**17, dtype=torch.int8)
+    W = sf.CSR(torch.ones(1, dtype=torch.int8), torch.tensor([5]), torch.tensor([0, 1]), (1, 2**17))
+    for options in ({"out_dtype": "float32"}, {"scale_a": 2.0, "out_dtype": "float16"}):
+        with pytest.raises(ValueError, match="more than 131,071 columns may leave int32"):
+            sf.linear(X, W, **options)
+    assert int(sf.linear(X, W)) == 1
+    W = sf.CSR(W.data, W.indices, W.indptr, (1, 2**17 - 1))
+    assert float(sf.linear(X[:, 1:], W, out_dtype="float32")) == 1
+
+
+class Batching(Partial):
+    """A kernel that takes batches of four columns and more as they are."""
+
+    SEEN: list[Any] = []  # noqa: RUF012
+
+    @staticmethod
+    def bind_batch(state: Any, query: Any) -> Any:
+        def run(x: Any, out: Any, alpha: Any, beta: Any, *bias: Any, **beside: Any) -> Any:
+            Batching.SEEN.append((x, query, beside))
+            y = state[1] @ x if not bias else state[1] @ x + bias[0][:, None]
+            out[...] = y + beside["residual"] if beside else y
+            return out
+
+        return run
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("parts", [(), ("bias",), ("bias", "residual")])
+def test_batches_of_tokens_that_are_no_matrix(library: str, parts: tuple[str, ...]) -> None:
+    record = KernelRecord(
+        "batching",
+        "matmul",
+        dispatch.ANY,
+        f"{__name__}:Batching",
+        cost=lambda query: 0.0,
+        batches=4,
+        checks=(checks.epilogue_of("bias", "residual"),),
+    )
+    W, wide = weight(library, "float32", "bsr"), draw(library, 3, 9, K + 4, seed=2)
+    bias, R = draw(library, M, seed=3), draw(library, 3, 9, M, seed=4)
+    with dispatch.temporary(record):
+        for tokens, taken in ((wide[:, 1:8, :K], True), (wide[:, :3, :K], False)):
+            Batching.SEEN.clear()
+            r = R[:, : tokens.shape[1]] if "residual" in parts else None
+            given: dict[str, Any] = {"residual": r}
+            for out in (None, W.lib.full((3, tokens.shape[1], 2 * M), 0, "float32")[..., ::2]):
+                y = sf.linear(tokens, W, bias if parts else None, out=out, **given)
+                assert out is None or y is out
+                assert_layer(y, tokens, W, bias if parts else None, None, residual=r)
+            assert len(Batching.SEEN) == 2 * taken
+            for x, query, _ in Batching.SEEN:
+                assert W.lib.address(x) == W.lib.address(tokens)  # nothing was copied
+                assert (query.batch, query.n) == (3, 7)
 
 
 def test_whole_results_by_name() -> None:

@@ -1,4 +1,4 @@
-"""What is handed to the driver for a strided kernel: every parameter, of its type, for each call."""
+"""What is handed to the driver for a strided kernel: every parameter, of its type, at each call."""
 
 from __future__ import annotations
 
