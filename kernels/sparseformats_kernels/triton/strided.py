@@ -166,7 +166,7 @@ class Call:
         for name in ("row_scale", "column_scale"):
             scale = getattr(given, name)
             scale = state.one if scale is None else scale
-            known |= {name: scale, f"{name}_step": int(scale.shape[0]) > 1}
+            known |= {name: scale, f"{name}_step": int(int(scale.shape[0]) > 1)}
         for name in ("x", "out", "residual"):
             steps = strides_of(self.lib, known[name])
             known |= {f"{name}_row": steps.row, f"{name}_column": steps.column}
