@@ -15,7 +15,8 @@ from sparseformats.formats import Sum
 from sparseformats.ops.beside import NOTHING, Beside
 from sparseformats.ops.compiling import DYNAMO, entry, modules, opaque, watched
 from sparseformats.ops.layer_call import LayerCall, read_layer
-from sparseformats.ops.layer_plans import find, prepare, run, way_of
+from sparseformats.ops.layer_plans import find, prepare, run
+from sparseformats.ops.layer_ways import way_of
 from sparseformats.ops.operands import check_out, separate
 from sparseformats.ops.sum_explaining import SumExplanation
 from sparseformats.ops.sum_layer import explain_layer_of_sum, layer_of_sum
