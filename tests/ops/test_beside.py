@@ -159,6 +159,36 @@ def test_a_repeated_call_prepares_nothing(library: str, monkeypatch: pytest.Monk
             sf.linear(X, W, scale_a=0.5, scale_b=vectors[0][:1], **other)
 
 
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_every_option_has_a_plan_of_its_own(library: str) -> None:
+    W, X = weight(library, "int8", "bsr"), draw(library, 5, K, dtype="int8", seed=2)
+    tokens, rows, R = (
+        draw(library, 5, seed=3),
+        draw(library, M, seed=4),
+        draw(library, 5, M, seed=5),
+    )
+    choices: list[dict[str, Any]] = [
+        {"residual": W.lib.astype(R, "int32")},
+        {"out_dtype": "float32"},
+        {"out_dtype": "float16"},
+        {"out_dtype": "float32", "residual": R},
+        {"out_dtype": "float32", "scale_a": 0.5},
+        {"out_dtype": "float32", "scale_b": 0.25},
+        {"out_dtype": "float32", "scale_a": 0.125, "scale_b": rows},
+        {"out_dtype": "float32", "scale_a": tokens},
+        {"out_dtype": "float32", "scale_a": tokens[:1], "residual": R},
+    ]
+    for _ in range(2):
+        for given in choices:
+            options = dict(given)
+            Y = sf.linear(X, W, **options)
+            dtype = options.pop("out_dtype", "int32")
+            if dtype == "int32":
+                assert W.lib.equal_bits(Y, sf.linear(X, W) + options["residual"])
+            else:
+                assert_layer(Y, X, W, None, None, dtype=dtype, **options)
+
+
 @pytest.mark.parametrize(("library", "dtype"), NARROW[:3])
 def test_sums_of_parts(library: str, dtype: str) -> None:
     W = weight(library, dtype)
