@@ -326,6 +326,24 @@ def _decode() -> list[Case]:
     return found
 
 
+def _narrow() -> list[Case]:
+    """Q-*: blocks of int8 and fp8, in the layout of a layer, against the dense product."""
+    return [
+        Case(
+            f"narrow-{name}-{b}-0.1",
+            *SQUARE,
+            (b, b),
+            0.1,
+            dtype=dtype,
+            linear=True,
+            peers=(baseline,),
+            goals=(Goal(f"Q-{name}-{b}-0.1", baseline),),
+        )
+        for name, dtype, baseline in (("int8", "int8", INT8), ("fp8", "float8_e4m3fn", FP8))
+        for b in (64, 128)
+    ]
+
+
 SEMI_SHAPES = (
     (4096, 4096, 4096),
     (11008, 4096, 4096),
@@ -413,6 +431,7 @@ def goal_cases() -> tuple[Case, ...]:
         *_skewed(),
         *_layers(),
         *_decode(),
+        *_narrow(),
         *_elements(),
         *_semi(),
         *_semi_decode(),

@@ -19,6 +19,7 @@ GROUPS = {
     "R": "CSR against cuSPARSE and CuPy",
     "K": "Clusters of alike rows, grouped by the plan",
     "D": "A few columns, out of a cold cache, against dense",
+    "Q": "Blocks of 8-bit values against dense products of the same",
     "V": "Conversions on the device",
     "S": "2:4 on sparse tensor cores",
     "O": "Overheads and choice of kernel",

@@ -175,6 +175,13 @@ class ArrayLibrary:
     def is_contiguous(self, x: Array) -> bool:
         return bool(x.flags.c_contiguous)
 
+    def is_spread(self, x: Array) -> bool:
+        """Whether the first two of three axes cannot be seen as one without a copy."""
+        if len(x.shape) != 3 or 0 in x.shape or 1 in x.shape[:2]:
+            return False
+        steps = self.strides(x)
+        return steps[0] != steps[1] * int(x.shape[1])
+
     def strides(self, x: Array) -> tuple[int, ...]:
         """Bytes between neighbours along each axis."""
         return tuple(x.strides)

@@ -8,7 +8,8 @@ goes into the table of kernels, and `Check.fact` with `Check.allowed` answers qu
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 
 from sparseformats.dispatch.query import Query
 from sparseformats.dispatch.reason import Reason
@@ -28,6 +29,7 @@ __all__ = [
     "dtype_in",
     "dtypes_equal",
     "epilogue_in",
+    "epilogue_of",
     "finite_operand",
     "fits_int32",
     "layout_in",
@@ -271,6 +273,22 @@ def beta_is_zero() -> Check:
 def epilogue_in(*epilogues: str | None) -> Check:
     """Require an epilogue among these; None is none."""
     return _one_of("epilogue", "epilogue", epilogues, "epilogue")
+
+
+def epilogue_of(*parts: str) -> Check:
+    """Require an epilogue made of some of these, in this order, or none.
+
+    Parameters
+    ----------
+    *parts : str
+        ``"scale"``, ``"bias"``, ``"activation"`` (each of relu, gelu, silu), ``"residual"``.
+    """
+    named = {"activation": ("relu", "gelu", "silu")}
+    choices = [("", *named.get(part, (part,))) for part in parts]
+    allowed = ("+".join(filter(None, chosen)) or None for chosen in product(*choices))
+    listed = ", ".join(parts)
+    made = _one_of("epilogue", "epilogue", tuple(allowed), "epilogue")
+    return replace(made, needs=f"epilogue none or some of {listed}")
 
 
 def precision_in(*precisions: str | None) -> Check:

@@ -76,7 +76,9 @@ class Query:
         The result is wanted in the dtype in which sums are kept (float32 for half types) and not in
         that of the operands' promotion, because something will be added before it is rounded.
     epilogue : str or None
-        What is fused behind the product: ``"bias"``, ``"relu"``, ``"bias+gelu"``.
+        What is fused behind the product: ``"bias"``, ``"relu"``, ``"bias+gelu"``, as a whole
+        ``"scale+bias+gelu+residual"``. With ``"scale"`` the sums, of int8 or fp8, are scaled in
+        float32 and rounded to `out_dtype`, which is then not that of the operands' promotion.
     precision : str or None
         ``"tf32"`` and the like is allowed; None is the IEEE arithmetic of the dtypes.
     deterministic : bool

@@ -82,6 +82,9 @@ class KernelRecord:
         It can leave its result in the dtype of the sums (`Query.wide`): ``out_dtype`` is then wider
         than the promotion of the operands' dtypes. Others are not asked to, so that forgetting it
         must not give wrong results.
+    batches : int or None
+        Columns of a piece from which on it takes a batch in one launch, with what follows fused:
+        its ``bind_batch`` is then asked for layers too. None where it never does.
     deterministic : bool
         It gives the same bits on every run, at least to calls that ask for that.
     doc : str
@@ -102,6 +105,7 @@ class KernelRecord:
     soft_checks: tuple[Callable[[Query], Reason | None], ...] = ()
     tolerance: Tolerance = Tolerance()
     wide: bool = False
+    batches: int | None = None
     deterministic: bool = True
     doc: str = ""
     note: Callable[[Query], str] | None = None

@@ -33,7 +33,9 @@ class MatmulKernel(Protocol):
         with one column, will do as well.
     ``bind_batch(state, query)``
         The same for a batch on the right: ``x`` is (b, k, n), ``out`` and the result are (b, m, n),
-        of any strides. None where `bind`, piece by piece, will do as well.
+        of any strides. None where `bind`, piece by piece, will do as well. Of a record that names
+        `batches` it is also asked for what `bind_epilogue` would be, and never None from that many
+        columns on.
     ``per_thread``
         True if the state has a workspace: each thread and stream then packs its own, and a graph is
         recorded on the stream on which the call was prepared.
@@ -88,14 +90,25 @@ class MatmulKernel(Protocol):
 
 
 class FusingKernel(MatmulKernel, Protocol):
-    """A kernel whose record names epilogues, with `checks.epilogue_in`.
+    """A kernel whose record names epilogues, with `checks.epilogue_in` or `checks.epilogue_of`.
 
-    It computes ``activation(alpha * (A @ x) + beta * out + bias)`` and rounds once. `bind` is
-    asked for calls without an epilogue only; for the others there is, where a kernel has it,
+    It computes ``activation(alpha * (A @ x) + beta * out + bias) + residual`` and rounds once.
+    `bind` is asked for calls without an epilogue only; for others there is, where a kernel has it,
 
     ``bind_epilogue(state, query)``
-        A callable ``(x, out, alpha, beta, bias) -> y``, made once and kept: the activation is that
-        of ``query.epilogue``, `bias` is None where it names none. Without it `run` is called.
+        A callable ``(x, out, alpha, beta, bias, **beside) -> y``, made once and kept: the
+        activation is that of ``query.epilogue``, `bias` is None where it names none. Without it
+        `run` is called.
+
+    What `beside` has is given only where the epilogue names it, to `run` as well:
+
+    ``residual=``
+        Where it names ``"residual"``: an (m, n) array of ``out_dtype``, of any strides, sharing no
+        memory with `out`.
+    ``row_scale=``, ``column_scale=``
+        Where it names ``"scale"``, one of them, both or none: contiguous float32, (m,) and (n,), or
+        (1,) for all. The sums of int8 or fp8 are multiplied by them, and by alpha, in float32;
+        `bias` is then of float32, and ``out_dtype`` float16, bfloat16, float32, or that fp8.
 
     A layer gives `out`: most often the transpose of a row-major array (layout ``"F"``), or what its
     caller gave.

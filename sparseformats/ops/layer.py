@@ -1,4 +1,4 @@
-"""A layer with a sparse weight: ``activation(X @ W.T + bias)``.
+"""A layer with a sparse weight: ``activation(X @ W.T + bias) + residual``.
 
 The product is that of `matmul`; a kernel whose record names the epilogue computes all of it, else
 bias and activation follow here.
@@ -12,9 +12,11 @@ from sparseformats import dispatch
 from sparseformats._arrays import Array
 from sparseformats.dispatch import Explanation
 from sparseformats.formats import Sum
+from sparseformats.ops.beside import NOTHING, Beside
 from sparseformats.ops.compiling import DYNAMO, entry, modules, opaque, watched
 from sparseformats.ops.layer_call import LayerCall, read_layer
-from sparseformats.ops.layer_plans import find, prepare, run, way_of
+from sparseformats.ops.layer_plans import find, prepare, run
+from sparseformats.ops.layer_ways import way_of
 from sparseformats.ops.operands import check_out, separate
 from sparseformats.ops.sum_explaining import SumExplanation
 from sparseformats.ops.sum_layer import explain_layer_of_sum, layer_of_sum
@@ -30,12 +32,16 @@ def linear(
     bias: Any = None,
     *,
     activation: str | None = None,
+    residual: Any = None,
+    scale_a: Any = None,
+    scale_b: Any = None,
+    out_dtype: Any = None,
     out: Any = None,
     kernel: str | None = None,
     precision: str | None = None,
     assume_finite: bool = False,
 ) -> Any:
-    """Apply a layer with a sparse weight: ``activation(X @ W.T + bias)``.
+    """Apply a layer with a sparse weight: ``activation(X @ W.T + bias) + residual``.
 
     Parameters
     ----------
@@ -49,8 +55,19 @@ def linear(
     activation : str, optional
         ``"relu"``, ``"gelu"`` (the exact one, by the error function, as torch's default) or
         ``"silu"``.
+    residual : array, optional
+        Of the result's shape, any strides; added last.
+    scale_a, scale_b : number or float32 array, optional
+        What the values of X and of W, both int8 or both float8, are to be multiplied by: one scale,
+        or one for each token (``X.shape[:-1]``, or with an axis of 1 behind) and one for each row
+        of W ((m,), (m, 1) or (1, m)). As in torch._scaled_mm of X and ``W.T``. Applied in float32,
+        before bias, activation and rounding.
+    out_dtype : dtype or str, optional
+        Of the result, where X and W are int8 or float8: float16, bfloat16 or float32 instead of
+        int32 or that float8. Needed to scale int8.
     out : array, optional
-        Takes the result: exactly its shape and dtype, any strides; may overlap `X`.
+        Takes the result: exactly its shape and dtype, any strides; may overlap `X`, `bias` and
+        `residual`.
     kernel, precision, assume_finite
         As in `matmul`.
 
@@ -62,19 +79,22 @@ def linear(
     Raises
     ------
     ValueError
-        Shapes do not match, or an unknown activation.
+        Shapes do not match, an unknown activation, scaled int8 without `out_dtype` or of more than
+        131,071 columns, or a bias or residual that `out_dtype` would round.
     TypeError
-        No sparse weight, operands of two libraries, or an activation without meaning for the
-        dtype: relu is for real numbers, the others for floating ones.
+        No sparse weight, operands of two libraries, an activation without meaning for the
+        dtype (relu is for real numbers, the others for floating ones), scales that are not
+        float32, or scales and `out_dtype` for operands that they are not for.
     DeviceMismatchError, NoKernelError, NotImplementedError
         As in `matmul`.
 
     Notes
     -----
-    The dtype is that of ``X @ W.T + bias``. Bias and activation are computed in the dtype that
-    sums are kept in. On a CPU float16 and bfloat16 are rounded once, at the end; elsewhere, where
-    no kernel fuses, and in fp8, the product is rounded as well. A `Sum` is never fused: its parts'
-    products are added, then bias and activation follow, and all is rounded once.
+    The dtype is that of ``X @ W.T + bias + residual``, unless `out_dtype` says it. What follows the
+    product is computed in the dtype that sums are kept in. On a CPU float16 and bfloat16 are
+    rounded once, at the end; elsewhere, where no kernel fuses, and in fp8, the product is rounded
+    as well. With scales or `out_dtype` it is rounded once everywhere. A `Sum` is never fused: its
+    parts' products are added, the rest follows, and all is rounded once.
 
     Examples
     --------
@@ -91,23 +111,37 @@ def linear(
             "kernel": kernel,
             "precision": precision,
             "assume_finite": assume_finite,
+            "residual": residual,
+            "scale_a": scale_a,
+            "scale_b": scale_b,
+            "out_dtype": out_dtype,
         }
         return opaque(linear)(X, W, bias, activation=activation, out=out, **names)
+    beside = NOTHING
+    if not (residual is None and scale_a is None and scale_b is None and out_dtype is None):
+        beside = Beside(residual, scale_a, scale_b, out_dtype)
     key = None
     if activation is None or type(activation) is str:
-        key, light = find(X, W, bias, activation, out, options)
+        key, light = find(X, W, bias, activation, out, options, beside)
         if light is not None:
-            return run(light, X, bias, out)
-    return _anew(X, W, bias, activation, out, options, key)
+            return run(light, X, bias, out, beside)
+    return _anew(X, W, bias, activation, out, options, beside, key)
 
 
 def _anew(
-    X: Any, W: Any, bias: Any, activation: Any, out: Any, options: tuple[Any, ...], key: Any
+    X: Any,
+    W: Any,
+    bias: Any,
+    activation: Any,
+    out: Any,
+    options: tuple[Any, ...],
+    beside: Beside,
+    key: Any,
 ) -> Array:
     """Understand the call, prepare, remember, run."""
     precision, assume_finite, kernel = options
     names = {"precision": precision, "assume_finite": assume_finite, "kernel": kernel}
-    call = read_layer(X, W, bias, activation, names)
+    call = read_layer(X, W, bias, activation, names, beside, out)
     if out is not None:  # before anything is prepared
         check_out(call.o, out)
         separate(call.o.lib, call.o.x, out, call.W.buffers().values())
@@ -115,7 +149,7 @@ def _anew(
         if isinstance(call.W, Sum):
             return _by_parts(call, X, bias, out, options)
         light = prepare(call, X, bias, out, key if call.W is W else None)
-        return run(light, X, bias, out)
+        return run(light, X, bias, out, beside)
 
 
 def _by_parts(call: LayerCall, X: Any, bias: Any, out: Any, options: tuple[Any, ...]) -> Array:
@@ -124,7 +158,7 @@ def _by_parts(call: LayerCall, X: Any, bias: Any, out: Any, options: tuple[Any, 
     met = working(call.W)
     if len(met) > 1:
         return layer_of_sum(call, out)
-    return _anew(X, met[0], bias, call.activation, out, options, None)
+    return _anew(X, met[0], bias, call.activation, out, options, call.beside, None)
 
 
 def explain_linear(
@@ -133,6 +167,10 @@ def explain_linear(
     bias: Any = None,
     *,
     activation: str | None = None,
+    residual: Any = None,
+    scale_a: Any = None,
+    scale_b: Any = None,
+    out_dtype: Any = None,
     kernel: str | None = None,
     precision: str | None = None,
     assume_finite: bool = False,
@@ -141,15 +179,20 @@ def explain_linear(
 
     Parameters
     ----------
-    X, W, bias, activation, kernel, precision, assume_finite
+    X, W, bias, activation, residual, scale_a, scale_b, out_dtype
         As in `linear`.
+    kernel, precision, assume_finite
+        As in `matmul`.
     """
     options: dict[str, Any] = {"kernel": kernel, "precision": precision}
     options["assume_finite"] = assume_finite
-    call = read_layer(X, W, bias, activation, options)
+    beside: dict[str, Any] = {"residual": residual, "scale_a": scale_a, "scale_b": scale_b}
+    beside["out_dtype"] = out_dtype
+    given = Beside(**beside) if any(x is not None for x in beside.values()) else NOTHING
+    call = read_layer(X, W, bias, activation, options, given)
     if isinstance(call.W, Sum):
         met = working(call.W)
         if len(met) > 1:
             return explain_layer_of_sum(call)
-        return explain_linear(X, met[0], bias, activation=activation, **options)
+        return explain_linear(X, met[0], bias, activation=activation, **beside, **options)
     return dispatch.explain(way_of(call, None).query, kernel)

@@ -12,16 +12,19 @@ from sparseformats._dtypes import accumulator
 from sparseformats.errors import DeviceMismatchError
 from sparseformats.formats import SparseMatrix
 from sparseformats.ops.activations import check_activation
+from sparseformats.ops.beside import NOTHING, Beside, read_beside, rounding
 from sparseformats.ops.operands import Operands, as_sparse, read
 from sparseformats.ops.scalars import result_dtype
 
-__all__ = ["LayerCall", "product_dtype", "read_layer", "widened"]
+__all__ = ["LayerCall", "flattened", "product_dtype", "read_layer", "widened"]
 
 
 class LayerCall(NamedTuple):
     """A layer's call, understood: `o` is ``W @ X.T`` with the whole result's shape and dtype.
 
-    `flat` is X as (k,) or (rows, k); `options` are keywords of `matmul`.
+    `flat` is X as (k,) or (rows, k), or (b, rows, k) where seeing it so would take a copy;
+    `options` are keywords of `matmul`; `beside` are scales, residual and dtype as they were given,
+    and `scaled` says that the sums are scaled or that their dtype was asked for.
     """
 
     o: Operands
@@ -30,18 +33,36 @@ class LayerCall(NamedTuple):
     bias: Array | None
     activation: str | None
     options: dict[str, Any]
+    beside: Beside = NOTHING
+    scaled: bool = False
 
     @property
     def epilogue(self) -> str | None:
         """As `Query.epilogue` has it."""
-        names = ["bias"] if self.bias is not None else []
-        return "+".join([*names, *([self.activation] if self.activation else [])]) or None
+        residual = "residual" if self.beside.residual is not None else None
+        return _joined(self.inner, residual)
+
+    @property
+    def inner(self) -> str | None:
+        """The epilogue but a residual."""
+        scale, bias = "scale" if self.scaled else None, None if self.bias is None else "bias"
+        return _joined(scale, bias, self.activation)
+
+
+def _joined(*names: str | None) -> str | None:
+    return "+".join(name for name in names if name) or None
 
 
 def read_layer(
-    X: Any, W: Any, bias: Any, activation: str | None, options: dict[str, Any]
+    X: Any,
+    W: Any,
+    bias: Any,
+    activation: str | None,
+    options: dict[str, Any],
+    beside: Beside = NOTHING,
+    out: Any = None,
 ) -> LayerCall:
-    """Understand ``activation(X @ W.T + bias)``.
+    """Understand ``activation(X @ W.T + bias) + residual``.
 
     Raises
     ------
@@ -57,17 +78,43 @@ def read_layer(
     shape = tuple(int(s) for s in X.shape)
     if not shape or shape[-1] != k:
         raise ValueError(f"linear: X must have shape (..., {k}) for a weight {m, k}, has {shape}")
-    rows = math.prod(shape[:-1])
-    flat = X if len(shape) < 3 else _arrays.of(X).reshape(X, (rows, k))
+    flat = X if len(shape) < 3 or _stays(X, out) else _arrays.of(X).reshape(X, _rows(shape))
     o = read(weight, flat.mT if len(shape) > 1 else flat)  # not `weight.T`: that takes time to make
-    lib, dtype = o.lib, o.dtype
+    dtype, scaled = read_beside(o, shape[:-1], beside)
     if bias is not None:
         bias = _bias(o, bias, m)
-        dtype = _promoted(lib, dtype, lib.dtype_name(bias))
+    for name, summand in (("bias", bias), ("residual", beside.residual)):
+        if summand is None:
+            continue
+        its = o.lib.dtype_name(summand)
+        if scaled or beside.out_dtype is not None:
+            dtype = rounding(o.lib, dtype, name, its, scaled)
+        else:
+            dtype = _promoted(o.lib, dtype, its, name)
     check_activation(activation, dtype)
     flat = o.x.mT if len(shape) > 1 else o.x
     o = replace(o, dtype=dtype, shape=(*shape[:-1], m))
-    return LayerCall(o, weight, flat, bias, activation, options)
+    return LayerCall(o, weight, flat, bias, activation, options, beside, scaled)
+
+
+def _rows(shape: tuple[int, ...]) -> tuple[int, int]:
+    """All tokens as rows of one matrix."""
+    return math.prod(shape[:-1]), shape[-1]
+
+
+def _stays(X: Array, out: Any) -> bool:
+    """Whether a batch of tokens, or its `out`, is no matrix without being copied."""
+    lib = _arrays.of(X)
+    if len(X.shape) != 3 or 0 in X.shape:
+        return False
+    given = out is not None and _arrays.known(out) is lib
+    return lib.is_spread(X) or (given and not lib.is_contiguous(out))
+
+
+def flattened(call: LayerCall) -> LayerCall:
+    """The same with all tokens as rows of one matrix, copied if need be."""
+    shape = tuple(int(size) for size in call.flat.shape)
+    return call._replace(flat=call.o.lib.reshape(call.flat, _rows(shape)))
 
 
 def _bias(o: Operands, bias: Any, m: int) -> Array:
@@ -84,12 +131,12 @@ def _bias(o: Operands, bias: Any, m: int) -> Array:
     return lib.native(bias)
 
 
-def _promoted(lib: ArrayLibrary, a: str, b: str) -> str:
+def _promoted(lib: ArrayLibrary, a: str, b: str, what: str) -> str:
     try:
         return lib.result_dtype(a, b)
     except (TypeError, RuntimeError) as error:
         raise TypeError(
-            f"{lib.name} has no common dtype for a product of {a} and a bias of {b}; convert one"
+            f"{lib.name} has no common dtype for a product of {a} and a {what} of {b}; convert one"
         ) from error
 
 
@@ -103,7 +150,7 @@ def widened(call: LayerCall) -> LayerCall:
     lib = call.o.lib
     dtype = product_dtype(call)
     wide = accumulator(dtype)
-    if call.epilogue is None or wide == dtype or call.W.device != "cpu":
+    if call.epilogue is None or wide == dtype or call.W.device != "cpu" or call.scaled:
         return call
     try:
         result_dtype(lib, call.W.dtype_name, wide)

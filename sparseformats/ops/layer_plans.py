@@ -1,48 +1,34 @@
 """Light plans of layers: all that calls of equal facts have in common, found by one lookup.
 
-A layer's product runs in one of three ways: alone, with bias and activation fused, or followed by
-them. In each the result's memory is made first, row-major over the tokens, and the kernel writes
-to its transpose; `out` of the caller is that memory wherever it can be seen as a matrix.
+A layer's product runs in one of three ways: alone, with what follows fused, or followed by it (see
+`layer_ways`). In each the result's memory is made first, row-major over the tokens, and the kernel
+writes to its transpose; `out` of the caller is that memory wherever it can be seen as a matrix.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from time import perf_counter
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 from sparseformats import _arrays, dispatch
 from sparseformats._arrays import Array, ArrayLibrary
-from sparseformats._dtypes import accumulator, itemsize
-from sparseformats.dispatch import REGISTRY, Query, Selection, forcing
+from sparseformats._dtypes import accumulator
+from sparseformats.dispatch import REGISTRY, Selection, forcing
 from sparseformats.dispatch.plan_cache import Packed
 from sparseformats.formats import SparseMatrix, Transposed
-from sparseformats.ops.activations import activate
+from sparseformats.ops.beside import NOTHING, Beside, added, finished
 from sparseformats.ops.cache import CACHE, source
-from sparseformats.ops.facts import ALIGNMENT, as_precision, matmul_query
-from sparseformats.ops.layer_call import LayerCall, product_dtype, widened
+from sparseformats.ops.layer_call import LayerCall
+from sparseformats.ops.layer_ways import Way, is_direct, turned, way_of
 from sparseformats.ops.light import bound, whereabouts
-from sparseformats.ops.operands import Operands, guard, read
+from sparseformats.ops.operands import guard
 from sparseformats.ops.preparing import packed_for
 
-__all__ = ["LayerLight", "Way", "find", "prepare", "run", "way_of"]
+__all__ = ["LayerLight", "find", "prepare", "run"]
 
 _Key = tuple[Any, ...]
-
-
-class Way(NamedTuple):
-    """How a layer's product is made: the operands as its kernel sees them, and their facts.
-
-    `fused` says that the kernel adds bias and activation; `call` is the layer's, widened where
-    they follow.
-    """
-
-    call: LayerCall
-    product: Operands
-    query: Query
-    fused: bool
 
 
 @final
@@ -50,9 +36,10 @@ class LayerLight:
     """A layer prepared for operands of one set of facts; refers to no matrix and no operand."""
 
     __slots__ = (
-        *("activation", "bias_ready", "device", "direct", "dtype", "fused", "guard_bias"),
-        *("guard_x", "kernel", "lib", "make", "native", "packed", "product", "query", "rows"),
-        *("run", "shape", "stamp", "target", "wide"),
+        *("activation", "bias_dtype", "bias_ready", "device", "direct", "dtype", "fused"),
+        *("follows", "guard_bias", "guard_residual", "guard_x", "kernel", "lib", "make", "native"),
+        *("packed", "product", "query", "residual", "rows", "run", "scaled", "shape", "stamp"),
+        *("target", "wide"),
     )
 
     def __init__(
@@ -61,24 +48,31 @@ class LayerLight:
         call, o = way.call, way.call.o
         lib, device = o.lib, o.matrix.device
         self.kernel, self.query, self.lib, self.device = selection.name, way.query, lib, device
-        self.fused, self.activation = way.fused, call.activation
+        self.fused, self.follows, self.activation = way.fused, way.follows, call.activation
+        self.scaled = call.scaled
+        self.residual = way.fused and "residual" in (way.query.epilogue or "").split("+")
         self.dtype, self.product, self.shape = o.dtype, way.product.dtype, o.shape
         self.native = lib.is_native(X)
         # What the kernel's operand is made of X by: rows of tokens, and a wider dtype.
         vector = len(way.product.shape) == 1
-        self.rows = tuple(way.product.x.shape)[::-1] if len(o.shape) != 2 and not vector else None
+        apart = len(o.shape) != 2 and not vector and len(way.product.shape) == 2
+        self.rows = tuple(way.product.x.shape)[::-1] if apart else None
         wide = lib.dtype_name(call.flat)
         self.wide = None if wide == lib.dtype_name(X) else wide
-        self.bias_ready = bias is None or _is_ready(lib, bias, o.dtype)
+        self.bias_dtype = accumulator(o.dtype) if call.scaled else o.dtype
+        self.bias_ready = bias is None or _is_ready(lib, bias, self.bias_dtype)
         # What the result lies in.
-        self.direct = out is not None and _is_direct(way, out)
-        self.target = self.shape if vector else way.product.shape[::-1]
+        self.direct = out is not None and is_direct(way, out)
+        self.target = self.shape if vector else turned(way.product.shape)
         self.make = lib.maker(self.target, self.product, device)
         buffers = o.matrix.buffers().values()
         self.guard_x = None if out is None else guard(lib, X, out, buffers)
         self.guard_bias = None
         if out is not None and bias is not None:
             self.guard_bias = guard(lib, bias, out, ())
+        self.guard_residual = None
+        if self.residual and self.direct:  # else `out` is written last
+            self.guard_residual = guard(lib, lib.native(call.beside.residual), out, ())
         self.packed: Packed
         self.run: Callable[..., Any]
         self.stamp = 0
@@ -92,15 +86,16 @@ class LayerLight:
 
 
 def _bound(way: Way, state: Any, target: Any) -> Callable[..., Any]:
-    """``(x, out, bias) -> y`` of the kernel, alone or with what it fuses."""
+    """``(x, out, alpha, bias, beside) -> y`` of the kernel, alone or with what it fuses."""
     if not way.fused:
         run = bound(target, way.product, True, way.query, state)
-        return lambda x, out, bias: run(x, out, 1, 0)
-    if hasattr(target, "bind_epilogue"):
-        fused = target.bind_epilogue(state, way.query)
-        return lambda x, out, bias: fused(x, out, 1, 0, bias)
+        return lambda x, out, alpha, bias, beside: run(x, out, 1, 0)
+    bind = "bind_epilogue" if len(way.product.shape) < 3 else "bind_batch"
+    if hasattr(target, bind):
+        fused = getattr(target, bind)(state, way.query)
+        return lambda x, out, alpha, bias, beside: fused(x, out, alpha, 0, bias, **beside)
     whole = partial(target.run, state, activation=way.call.activation)
-    return lambda x, out, bias: whole(x, out, 1, 0, bias=bias)
+    return lambda x, out, alpha, bias, beside: whole(x, out, alpha, 0, bias=bias, **beside)
 
 
 def _is_ready(lib: ArrayLibrary, bias: Array, dtype: str) -> bool:
@@ -112,15 +107,14 @@ def _is_ready(lib: ArrayLibrary, bias: Array, dtype: str) -> bool:
     )
 
 
-def _is_direct(way: Way, out: Array) -> bool:
-    """Whether the kernel can write to `out`: nothing follows, and it can be seen as a matrix."""
-    if not way.fused and way.call.epilogue is not None:
-        return False
-    return len(way.call.o.shape) < 3 or way.call.o.lib.is_contiguous(out)
-
-
 def find(
-    X: Any, W: Any, bias: Any, activation: Any, out: Any, options: tuple[Any, ...]
+    X: Any,
+    W: Any,
+    bias: Any,
+    activation: Any,
+    out: Any,
+    options: tuple[Any, ...],
+    beside: Beside = NOTHING,
 ) -> tuple[_Key | None, LayerLight | None]:
     """The key of a call, None where its facts are not known, and the plan found under it."""
     lib = _arrays.known(X)
@@ -131,6 +125,8 @@ def find(
         if given is not None and _arrays.known(given) is not lib:
             return None, None
         facts.append(() if given is None else lib.facts(given))
+    if beside is not NOTHING:
+        facts.append(beside.facts(lib))
     if None in facts:
         return None, None
     transposed = isinstance(W, Transposed)
@@ -148,7 +144,9 @@ def find(
     return key, light
 
 
-def run(light: LayerLight, X: Array, bias: Array | None, out: Array | None) -> Array:
+def run(
+    light: LayerLight, X: Array, bias: Array | None, out: Array | None, beside: Beside = NOTHING
+) -> Array:
     """Compute a layer by its light plan, telling who listens.
 
     Raises
@@ -161,19 +159,21 @@ def run(light: LayerLight, X: Array, bias: Array | None, out: Array | None) -> A
     if not light.bias_ready:
         bias = lib.native(bias)
         if light.fused:
-            bias = lib.contiguous(lib.astype(bias, light.dtype))
+            bias = lib.contiguous(lib.astype(bias, light.bias_dtype))
     if light.guard_x is not None:
         x = light.guard_x(x, out)
         if light.guard_bias is not None:
             bias = light.guard_bias(bias, out)
+    if light.guard_residual is not None:
+        beside = beside._replace(residual=light.guard_residual(beside.residual, out))
     if light.rows is not None:
         x = lib.reshape(x, light.rows)
     if light.wide is not None:
         x = lib.astype(x, light.wide)
     y = _target(light, out)
-    _product(light, x, y, bias)
-    if not light.fused and (bias is not None or light.activation is not None):
-        y = _followed(light, y, bias)
+    _product(light, x, y, bias, beside)
+    if light.follows:
+        y = _followed(light, y, bias, beside)
     if light.direct:
         return out
     if light.target != light.shape:
@@ -191,25 +191,40 @@ def _target(light: LayerLight, out: Array | None) -> Array:
     return out if light.target == light.shape else light.lib.reshape(out, light.target)
 
 
-def _product(light: LayerLight, x: Array, y: Array, bias: Array | None) -> None:
+_NONE: dict[str, Array] = {}
+
+
+def _product(light: LayerLight, x: Array, y: Array, bias: Array | None, beside: Beside) -> None:
+    """Run the kernel on operands as it sees them."""
+    alpha, arrays = 1.0 if light.scaled else 1, _NONE
+    if light.fused and beside is not NOTHING:
+        alpha, arrays = beside.factor if light.scaled else 1, _arrays_of(light, beside)
     if len(light.target) > 1:
         x, y = x.mT, y.mT
     if not dispatch.is_tracing():
-        light.run(x, y, bias)
+        light.run(x, y, alpha, bias, arrays)
         return
     start = perf_counter()
-    light.run(x, y, bias)
+    light.run(x, y, alpha, bias, arrays)
     dispatch.record_run("matmul", light.kernel, light.query, perf_counter() - start)
 
 
-def _followed(light: LayerLight, y: Array, bias: Array | None) -> Array:
-    """Bias and activation behind a product, then one rounding."""
-    lib, dtype = light.lib, accumulator(light.dtype)
-    with lib.on(light.device):
-        y = lib.astype(y, dtype)
-        if bias is not None:
-            y += lib.astype(bias, dtype)
-        return lib.astype(activate(lib, y, light.activation), light.dtype)
+def _arrays_of(light: LayerLight, beside: Beside) -> dict[str, Array]:
+    """Scales and residual as a kernel that fuses them takes them."""
+    if not light.residual:
+        return beside._replace(residual=None).arrays(light.lib, light.target)
+    arrays = beside.arrays(light.lib, light.target)
+    arrays["residual"] = light.lib.astype(arrays["residual"], light.dtype)
+    return arrays
+
+
+def _followed(light: LayerLight, y: Array, bias: Array | None, beside: Beside) -> Array:
+    """What the kernel did not do behind its product, then one rounding."""
+    with light.lib.on(light.device):
+        if light.fused:  # all but the residual
+            return added(light.lib, y, light.dtype, beside)
+        options: dict[str, Any] = {"bias": bias, "activation": light.activation}
+        return finished(light.lib, y, light.dtype, given=beside, scaled=light.scaled, **options)
 
 
 def prepare(
@@ -229,68 +244,3 @@ def prepare(
             key = (*key, *whereabouts(light.lib, entry.place))
         CACHE.remember(entry, key, light)
     return light
-
-
-def way_of(call: LayerCall, out: Array | None) -> Way:
-    """How to compute a layer, and the facts by which its kernel is chosen."""
-    if call.epilogue is not None and product_dtype(call) == call.o.dtype:
-        kernel = call.options["kernel"]
-        if _fusers(call, kernel):
-            way = _way(call, call.epilogue, out)
-            chosen = dispatch.explain(way.query, kernel)
-            if chosen.chosen is not None or chosen.forced is not None:
-                return way
-    return _way(widened(call), None, out)
-
-
-def _way(call: LayerCall, epilogue: str | None, out: Array | None) -> Way:
-    lib, flat = call.o.lib, call.flat
-    if epilogue is not None and len(flat.shape) == 1:
-        flat = flat[None, :]  # kernels that fuse see matrices
-    vector = len(flat.shape) == 1
-    o = read(call.W, flat if vector else flat.mT)
-    query = matmul_query(
-        o,
-        None,
-        alpha_one=True,
-        beta_zero=True,
-        precision=as_precision(call.options["precision"], lib, o.x, o.dtype),
-        epilogue=epilogue,
-        assume_finite=bool(call.options["assume_finite"]),
-    )
-    way = Way(call, o, query, epilogue is not None)
-    if out is not None and _is_direct(way, out):
-        target = out if vector else lib.reshape(out, o.shape[::-1]).mT
-        return way._replace(query=_with_out(o, target, query))
-    return way._replace(query=_with_fresh(o, query))
-
-
-def _with_out(o: Operands, target: Array, query: Query) -> Query:
-    facts = matmul_query(o, target, alpha_one=True, beta_zero=True)
-    return replace(query, out_layout=facts.out_layout, out_aligned=facts.out_aligned)
-
-
-def _with_fresh(o: Operands, query: Query) -> Query:
-    """The facts of a new result, row-major over the tokens."""
-    m, n = o.m, o.columns
-    thin = m == 1 or n == 1
-    aligned = thin or m * itemsize(o.dtype) % ALIGNMENT == 0
-    return replace(
-        query,
-        out_layout="C" if thin else "F",
-        out_aligned=aligned if o.lib.addressed else None,
-    )
-
-
-@lru_cache(maxsize=64)
-def _fusing(epilogue: str | None, generation: int) -> frozenset[str]:
-    return frozenset(r.name for r in dispatch.records("matmul") if r.fuses(epilogue))
-
-
-def _fusers(call: LayerCall, kernel: str | None) -> bool:
-    """Whether any kernel, or the one asked for, names the epilogue; most calls end here."""
-    names = _fusing(call.epilogue, dispatch.generation())
-    if not names:
-        return False
-    forced = dispatch.forced_by("matmul", kernel)
-    return forced is None or forced.name in names

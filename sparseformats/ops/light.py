@@ -63,26 +63,52 @@ class Light:
         self.lib = o.lib
         self.dtype = o.dtype
         self.native = o.lib.is_native(x)
-        run = bound(target, o, out is not None, query, packed.state)
+        whole = not o.left or _lies_apart(o, x, out)
+        run = bound(target, o, out is not None, query, packed.state, whole=whole)
         self.run = o.lib.here(o.matrix.device, run)
         self.guard = None if out is None else guard(o.lib, x, out, o.matrix.buffers().values())
         self.packed = packed
         self.stamp = 0
 
 
-def bound(target: Any, o: Operands, has_out: bool, query: Query, state: Any) -> Run:
-    """The kernel's run for operands of this shape."""
+def bound(
+    target: Any, o: Operands, has_out: bool, query: Query, state: Any, *, whole: bool = True
+) -> Run:
+    """The kernel's run for operands of this shape.
+
+    Parameters
+    ----------
+    whole : bool
+        Whether a batch is better taken as it is than seen as one wide matrix.
+    """
     if len(o.shape) == 1 and hasattr(target, "bind_vector"):
         run: Run | None = target.bind_vector(state, query)
         if run is not None:
             return run
-    if len(o.shape) == 3 and not o.left and hasattr(target, "bind_batch"):
+    if len(o.shape) == 3 and whole and hasattr(target, "bind_batch"):
         batched: Run | None = target.bind_batch(state, query)
         if batched is not None:
-            return batched
+            return _from_left(batched, o) if o.left else batched
     bind = getattr(target, "bind", None)
     run = partial(target.run, state) if bind is None else bind(state, query)
     return shaped(run, o, has_out)
+
+
+def _lies_apart(o: Operands, x: Array, out: Array | None) -> bool:
+    """Whether a batch on the left, or its `out`, is no matrix of so many rows."""
+    return o.lib.is_spread(x) or (out is not None and not o.lib.is_contiguous(out))
+
+
+def _from_left(run: Run, o: Operands) -> Run:
+    """A run of batches on the right, for a batch on the left."""
+    make = o.lib.maker(o.shape, o.dtype, o.matrix.device)
+
+    def call(x: Array, out: Array | None, alpha: Scalar, beta: Scalar) -> Array:
+        out = make() if out is None else out
+        run(x.mT, out.mT, alpha, beta)
+        return out
+
+    return call
 
 
 def execute(light: Light, x: Array, out: Array | None, alpha: Scalar, beta: Scalar) -> Array:

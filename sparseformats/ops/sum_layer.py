@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from sparseformats._arrays import Array
 from sparseformats._dtypes import accumulator
 from sparseformats.formats import Sum
-from sparseformats.ops.activations import activate
-from sparseformats.ops.layer_call import LayerCall, product_dtype
+from sparseformats.ops.beside import finished
+from sparseformats.ops.layer_call import LayerCall, flattened, product_dtype
 from sparseformats.ops.operands import read
 from sparseformats.ops.preparing import Options
 from sparseformats.ops.product import lights
@@ -22,15 +20,17 @@ __all__ = ["explain_layer_of_sum", "layer_of_sum"]
 
 
 def layer_of_sum(call: LayerCall, out: Array | None) -> Array:
-    """``activation(X @ W.T + bias)``; `out` is written last, so it may overlap anything dense."""
-    o, lib = call.o, call.o.lib
-    y = _product(call)
-    dtype = accumulator(o.dtype)
-    with np.errstate(all="ignore"):
-        y = lib.astype(y, dtype)
-        if call.bias is not None:
-            y += lib.astype(call.bias, dtype)
-        y = lib.astype(activate(lib, y, call.activation), o.dtype)
+    """All of the layer; `out` is written last, so it may overlap anything dense."""
+    o, lib, call = call.o, call.o.lib, flattened(call)
+    y = finished(
+        lib,
+        _product(call),
+        o.dtype,
+        given=call.beside,
+        scaled=call.scaled,
+        bias=call.bias,
+        activation=call.activation,
+    )
     y = lib.reshape(y, o.shape)
     if out is None:
         return lib.contiguous(y)

@@ -95,6 +95,19 @@ def test_the_layers_are_those_of_llama() -> None:
     assert all(case.linear for case in cases)
 
 
+def test_blocks_of_8_bits_have_their_shape() -> None:
+    cases = [case for case in goal_cases() if case.goals[0].id.startswith("Q-")]
+    assert {(c.dtype, c.block, c.goals[0].baseline) for c in cases} == {
+        (dtype, (b, b), baseline)
+        for dtype, baseline in (("int8", "int-mm"), ("float8_e4m3fn", "scaled-mm"))
+        for b in (64, 128)
+    }
+    for case in cases:
+        assert (case.m, case.k, case.n, case.density) == (8192, 8192, 8192, 0.1)
+        assert case.linear
+        assert case.tiny().dtype == case.dtype
+
+
 def test_products_of_two_of_four_have_their_shapes() -> None:
     every = [case for case in goal_cases() if case.format == "2:4"]
     cases = [case for case in every if case.n > 32]

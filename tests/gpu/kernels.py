@@ -11,6 +11,7 @@ import sparseformats as sf
 from sparseformats import _dtypes, dispatch, reference, testing
 from sparseformats.dispatch import KernelRecord, Query
 from sparseformats.testing import certify
+from tests.kernels.triton.kinds import NARROW
 from tests.kernels.triton.matrices import dense, matrix
 from tests.kernels.triton.ordeal import Subject
 
@@ -73,12 +74,14 @@ def cases(device: str) -> list[Case]:
         for library in libraries(device)
         if _serves(record, device)
         and all(library in allowed for allowed in _declared(record, "library"))
+        and dtypes_of(Case(record.op, record.name, library))
     ]
 
 
 def block_kernels(device: str) -> list[str]:
     """Names of kernels of BSR and Blocked-ELL products on torch's arrays."""
     found = (record_of(c.op, c.kernel) for c in cases(device) if c[::2] == ("matmul", "torch"))
+    found = (record for record in found if record.name not in NARROW)  # which has its own tests
     return [record.name for record in found if set(BLOCKS) & set(record.formats)]
 
 

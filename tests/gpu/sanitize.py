@@ -34,6 +34,7 @@ def calls(case: Any, device: str) -> list[dict[str, Any]]:
 
     record, rows = record_of(case.op, case.kernel), []
     dtypes = [d for d in ("float16", "float32") if d in dtypes_of(case)]
+    dtypes = dtypes or dtypes_of(case)[:1]
     layouts = itertools.cycle([(33, False), (64, True), (1, False)])
     place = {"library": case.library, "device": device}
     # The tools slow everything down: vendors' kernels and CuPy's way to ours get one block size.
@@ -53,6 +54,9 @@ def calls(case: Any, device: str) -> list[dict[str, Any]]:
                 options = {"activation": "relu", **promise}
                 tokens = X if transposed else X.T
                 subject.run(sf.linear, tokens, A, bias, **options)
+            if record.fuses("scale"):
+                tokens = X if transposed else X.T
+                subject.run(sf.linear, tokens, A, scale_a=0.5, out_dtype="float16")
             A.lib.to_numpy(bias)  # waits for the device, so that a fault is told here
             row = {"kernel": case.kernel, "library": case.library, "format": format}
             row |= {"block": list(block), "dtype": dtype, "n": n, "served": subject.served}

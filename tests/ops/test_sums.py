@@ -174,7 +174,12 @@ def test_a_kernel_is_asked_for_unrounded_results_only_if_it_says_that_it_can() -
     assert "unrounded" in query.describe()
 
 
-WIDE = [record.name for record in dispatch.records("matmul") if record.wide]
+def takes(record: KernelRecord, dtype: str) -> bool:
+    rules = (check for check in record.checks if isinstance(check, dispatch.checks.Check))
+    return all(dtype in rule.allowed for rule in rules if rule.fact == "a_dtype")
+
+
+WIDE = [r.name for r in dispatch.records("matmul") if r.wide and takes(r, "float16")]
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

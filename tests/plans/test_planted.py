@@ -11,7 +11,8 @@ import sparseformats as sf
 from sparseformats._arrays import NumPyLibrary, TorchLibrary
 from sparseformats.dispatch.plan_cache import PlanCache
 from sparseformats.ops import layer, light, preparing, product
-from tests.ops import test_layer_plans
+from sparseformats.ops.beside import NOTHING, Beside
+from tests.ops import test_beside, test_layer_plans
 from tests.plans import test_cache, test_values, test_warm
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -104,6 +105,26 @@ def layers_forget(position: int) -> Plant:
     return lambda patch: patch.setattr(layer, "find", find)
 
 
+def layers_forget_what_is_beside(patch: pytest.MonkeyPatch) -> None:
+    whole = layer.find
+    patch.setattr(layer, "find", lambda *given: whole(*given[:6], NOTHING))
+
+
+def a_number_is_a_fact(patch: pytest.MonkeyPatch) -> None:
+    """Scales are read when a plan is made."""
+    whole = Beside.factor.fget
+    assert whole is not None
+    patch.setattr(Beside, "factor", property(lambda self: KEPT.setdefault("factor", whole(self))))
+
+
+KEPT: dict[str, float] = {}
+
+
+def options_of_layers() -> None:
+    KEPT.clear()
+    test_beside.test_every_option_has_a_plan_of_its_own("torch")
+
+
 def layers() -> None:
     test_layer_plans.test_whatever_changes_has_a_plan_of_its_own("numpy", test_layer_plans.Fuses)
     test_layer_plans.test_a_fusing_kernel_writes_straight_into_out("numpy", (5,))
@@ -128,6 +149,8 @@ PLANTED: list[tuple[Plant, Callable[[], object]]] = [
     (layers_forget(2), layers),
     (layers_forget(3), layers),
     (layers_forget(4), layers),
+    (layers_forget_what_is_beside, options_of_layers),
+    (a_number_is_a_fact, options_of_layers),
     (never_keeps, test_warm.test_a_view_as_transpose_is_kept_with_its_base),
     (trusts_ids, test_cache.test_an_id_that_is_used_again_finds_nothing),
     (holds_the_matrix, test_cache.test_ten_thousand_matrices_leave_nothing_behind),

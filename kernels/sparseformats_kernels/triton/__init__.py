@@ -7,23 +7,35 @@ from functools import partial
 from sparseformats.dispatch.record import KernelRecord, Query, Requirement, Tolerance, checks
 from sparseformats_kernels.triton import configs, convert, costs, plans
 
-__all__ = ["RECORDS"]
+__all__ = ["FP8_FACTOR", "RECORDS"]
 
 _HERE = "sparseformats_kernels.triton"
 _TRITON = Requirement("triton", "3.6")
 _TORCH = Requirement("torch", "2.11")  # Triton finds the device through it
 _BLOCKS = ("bsr", "bsr.T", "blocked_ell", "blocked_ell.T")
-_EPILOGUES = (None, "bias", *(b + a for b in ("", "bias+") for a in ("relu", "gelu", "silu")))
+_FOLLOWING = ("bias", "activation", "residual")
 _INT32 = 2**31 - 1
 _SIZES = (16, 32, 64)
+_ROUNDED = ("float16", "bfloat16", "float32")
 
-_COMMON = (
+FP8_FACTOR = 4096.0
+"""Times the error of float32 sums that sums of fp8 may have.
+
+Hopper's and Ada's tensor cores align the products of an instruction, and the sum so far, to the
+largest of them and keep some 13 bits behind its leading one: 2**-13 of it a term, where float32
+has 2**-24, with a power of two to spare. Products of two numbers of e4m3 have at most 8 bits, so
+that they are exact themselves. Blackwell sums in float32.
+"""
+
+_OPERANDS = (
     checks.device_is("cuda"),
     checks.library_is("torch", "cupy"),
     checks.dtypes_equal(),
-    checks.epilogue_in(*_EPILOGUES),
     checks.not_implemented_grad(),
 )
+_COMMON = (*_OPERANDS, checks.epilogue_of("bias", "activation"))
+_STRIDED = (*_OPERANDS, checks.epilogue_of(*_FOLLOWING))
+_NARROW = (*_OPERANDS, checks.epilogue_of("scale", *_FOLLOWING))
 
 
 def _lines(query: Query) -> int:
@@ -77,6 +89,26 @@ _FEW_COLUMNS = checks.Check(
     lambda query: f"{query.n:,}",
 )
 
+
+def _gives(own: str) -> checks.Check:
+    """Results in the dtype that products of 8 bits have, or in one that was asked for."""
+    allowed = (own, *_ROUNDED)
+    return checks.Check(
+        "dtype",
+        f"OUT of dtype {' or '.join(allowed)}",
+        lambda query: query.out_dtype in allowed,
+        lambda query: str(query.out_dtype),
+    )
+
+
+_WHOLE_ALONE = checks.Check(
+    "epilogue",
+    "int32 results without an epilogue, or out_dtype=",
+    lambda query: query.out_dtype != "int32" or query.epilogue is None,
+    lambda query: f"int32 results with {query.epilogue}",
+    "give linear an out_dtype of float16, bfloat16 or float32",
+)
+
 _ROWS_FIT = checks.Check(
     "size",
     "at most 2**26 rows, columns of the matrix, and columns of the operand",
@@ -126,15 +158,55 @@ _MATMUL = (
         f"{_HERE}.spmm_tiles:TritonTiles",
         requires=(_TRITON, _TORCH),
         checks=(
-            *_COMMON,
+            *_STRIDED,
             checks.dtype_in("float16", "bfloat16", "float32"),
             checks.precision_in(None, "ieee", "tf32"),
             checks.capability_at_least(8),
             _PACKED_FITS,
         ),
+        batches=configs.BATCHED["triton-tiles"],
         cost=costs.tiles,
         tolerance=Tolerance(multiplies_in=None),
         doc="blocks of any size packed into tiles; gathers the operand's rows, of any strides",
+        note=partial(configs.source, "triton-tiles"),
+    ),
+    KernelRecord(
+        "triton-tiles-int8",
+        "matmul",
+        _BLOCKS,
+        f"{_HERE}.spmm_tiles:TritonTiles",
+        requires=(_TRITON, _TORCH),
+        checks=(
+            *_NARROW,
+            checks.dtype_in("int8"),
+            _gives("int32"),
+            checks.capability_at_least(8),
+            _WHOLE_ALONE,
+            _PACKED_FITS,
+        ),
+        batches=configs.BATCHED["triton-tiles"],
+        cost=costs.tiles,
+        doc="packed tiles of int8, sums of int32; scales and what follows in float32",
+        note=partial(configs.source, "triton-tiles"),
+    ),
+    KernelRecord(
+        "triton-tiles-fp8",
+        "matmul",
+        _BLOCKS,
+        f"{_HERE}.spmm_tiles:TritonTiles",
+        requires=(_TRITON, _TORCH),
+        checks=(
+            *_NARROW,
+            checks.dtype_in("float8_e4m3fn"),
+            _gives("float8_e4m3fn"),
+            checks.capability_at_least(8, 9),
+            _PACKED_FITS,
+        ),
+        batches=configs.BATCHED["triton-tiles"],
+        cost=costs.tiles,
+        tolerance=Tolerance(factor=FP8_FACTOR),
+        wide=True,
+        doc="packed tiles of float8_e4m3fn; tensor cores sum a tile, float32 sums the tiles",
         note=partial(configs.source, "triton-tiles"),
     ),
     KernelRecord(
@@ -144,13 +216,14 @@ _MATMUL = (
         f"{_HERE}.spmm_few:TritonFew",
         requires=(_TRITON, _TORCH),
         checks=(
-            *_COMMON,
+            *_STRIDED,
             checks.dtype_in("float16", "bfloat16", "float32"),
             checks.precision_in(None, "ieee", "tf32"),
             checks.capability_at_least(8),
             _FEW_COLUMNS,
             _ADDRESSABLE,
         ),
+        batches=configs.BATCHED["triton-few"],
         cost=costs.few,
         tolerance=Tolerance(multiplies_in=None),
         doc="a few columns times blocks of any size, bound by the bytes of the stored blocks",

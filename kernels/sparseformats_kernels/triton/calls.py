@@ -9,7 +9,9 @@ from sparseformats._arrays import Array, ArrayLibrary
 from sparseformats._dtypes import itemsize
 from sparseformats.dispatch.query import Query
 
-__all__ = ["activation_of", "called_with", "capability_of", "has_bias"]
+__all__ = ["activation_of", "called_with", "capability_of", "has", "has_bias"]
+
+_OTHERS = ("", "scale", "bias", "residual")
 
 
 def called_with(
@@ -20,9 +22,11 @@ def called_with(
     scalars: tuple[Any, Any],
     bias: Array | None,
     activation: str | None,
+    residual: Array | None = None,
 ) -> Query:
     """The query of the matrix with what block kernels read of this call."""
     names = ["bias"] * (bias is not None) + [activation] * (activation is not None)
+    names += ["residual"] * (residual is not None)
     return replace(
         query,
         n=int(x.shape[1]),
@@ -43,14 +47,19 @@ def _layout(lib: ArrayLibrary, x: Array) -> str:
     return "F" if row == size or int(x.shape[0]) == 1 else "strided"
 
 
+def has(query: Query, name: str) -> bool:
+    """Whether the epilogue names this."""
+    return name in (query.epilogue or "").split("+")
+
+
 def has_bias(query: Query) -> bool:
     """Whether the epilogue adds a bias."""
-    return "bias" in (query.epilogue or "").split("+")
+    return has(query, "bias")
 
 
 def activation_of(query: Query) -> str | None:
     """The activation that the epilogue ends with."""
-    names = [name for name in (query.epilogue or "").split("+") if name not in ("", "bias")]
+    names = [name for name in (query.epilogue or "").split("+") if name not in _OTHERS]
     return names[0] if names else None
 
 

@@ -18,13 +18,16 @@ from typing import Any
 
 from sparseformats.dispatch.query import Query
 
-__all__ = ["Config", "candidates", "choose", "facts_of", "gathered", "source"]
+__all__ = ["BATCHED", "Config", "candidates", "choose", "facts_of", "gathered", "source"]
 __all__ += ["specialised", "with_config"]
 
 SHARED = 227 * 1024  # bytes of shared memory of a multiprocessor of sm_90 that one program may have
 RESERVED = 1024  # bytes for barriers and alignment
 SMALL_SHARED = 96 * 1024  # what the gathering kernel may use on every architecture
 FAR = 4.0  # powers of two in all sizes together beyond which a measured bucket says nothing
+
+BATCHED = {"triton-tiles": 16, "triton-few": 8}
+"""Columns of a piece from which on a batch is one launch; fewer leave most of a tile idle."""
 
 _FORCED: dict[str, Config] = {}
 
@@ -134,6 +137,8 @@ def shared(query: Query, processors: int) -> Config:
 def gathered(query: Query, processors: int) -> Config:
     """Parameters of the gathering kernel."""
     r, _ = _block(query)
+    if query.a_dtype in ("int8", "float8_e4m3fn"):
+        return _narrow(query, r)
     half = query.a_dtype in ("float16", "bfloat16")
     bm = next((size for size in (16, 32, 64) if r <= size), 128 if half and r > 64 else 64)
     bn = 32 if query.n <= 32 else 64 if query.n <= 64 else 128
@@ -142,6 +147,18 @@ def gathered(query: Query, processors: int) -> Config:
     if half:
         return Config(bm, bn, 32, stages=4, warps=8 if bm * bn > 16384 else 4, swap=bm < 64)
     return Config(bm, min(bn, 64), 16 if query.precision is None else 32, stages=3, warps=4)
+
+
+def _narrow(query: Query, r: int) -> Config:
+    """Tiles of values of 8 bits, of which an instruction takes 32 columns at a time.
+
+    Long tiles, so that sums of fp8 come to float32 seldom, where rows are long enough to fill them.
+    """
+    bm = next((size for size in (16, 32, 64) if r <= size), 128)
+    bn = next((w for w in (32, 64) if query.n <= w), 128)
+    bk = 128 if _row_length(query) >= 1024 else 64
+    stages = min(4, SMALL_SHARED // ((bm + bn) * bk))
+    return Config(bm, bn, bk, stages=stages, warps=8 if bm * bn > 8192 else 4, swap=bm < 64)
 
 
 def few(query: Query, processors: int) -> Config:

@@ -43,7 +43,9 @@ def _time(query: Query, high: int, wide: int, flops: float, l2: float) -> float:
     rows = -(-r // high) * high
     elements = _stored(query) * rows * c
     moved = elements * size * columns + elements / min(rows, high) * columns * wide * size
-    written = 2 * query.m * query.n * size / 4.0e6
+    written = (
+        2 * query.m * query.n * itemsize(query.out_dtype or query.a_dtype or "float16") / 4.0e6
+    )
     compute = 2 * elements * columns * wide / flops
     tiles = -(-query.m // high) * columns / PROCESSORS
     return LAUNCH + max(moved / l2, compute, written) + tiles * TILE
@@ -89,6 +91,8 @@ def tiles(query: Query) -> float:
     config = configs.gathered(query, PROCESSORS)
     half = query.a_dtype in ("float16", "bfloat16")
     flops = TENSOR if half else SIMD if query.precision is None else TENSOR_TF32
+    if itemsize(query.a_dtype or "float16") == 1:
+        flops = 2 * TENSOR
     return _time(query, config.BM, config.BN, flops / 2.3, L2_GATHER) + 4.0
 
 

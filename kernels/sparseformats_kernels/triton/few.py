@@ -10,7 +10,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from sparseformats_kernels.triton.activations import activate
+from sparseformats_kernels.triton.adding import dot
+from sparseformats_kernels.triton.ending import finish
 
 __all__ = ["multiply_few"]
 
@@ -36,7 +37,6 @@ def _meeting(
     BK: tl.constexpr,
     SLICES: tl.constexpr,
     RUN: tl.constexpr,
-    UPCAST: tl.constexpr,
 ):
     """Columns `q` of a row of blocks, (BK,) or (SLICES, BK) of them, and the rows they meet.
 
@@ -65,9 +65,6 @@ def _meeting(
         else:
             k = tl.max_contiguous(tl.multiple_of(k, (1, RUN)), (1, RUN))
     b = tl.load(x + (tl.expand_dims(k.to(tl.int64) * x_row, -1) + n_offsets), mask=there, other=0.0)
-    if UPCAST:
-        # The interpreter multiplies the bits of bfloat16 as if they were integers.
-        a, b = a.to(tl.float32), b.to(tl.float32)
     return a, b
 
 
@@ -77,13 +74,24 @@ def multiply_few(
     columns,
     places,
     items,
+    tiles,
     x,
     x_row,
     x_column,
+    x_piece,
     out,
     out_row,
     out_column,
+    out_piece,
     bias,
+    row_scale,
+    row_scale_step,
+    column_scale,
+    column_scale_step,
+    residual,
+    residual_row,
+    residual_column,
+    residual_piece,
     alpha,
     beta,
     M,
@@ -100,14 +108,19 @@ def multiply_few(
     KNOWN: tl.constexpr,
     RUN: tl.constexpr,
     SIDE: tl.constexpr,
+    PIECES: tl.constexpr,
     ALPHA: tl.constexpr,
     BETA: tl.constexpr,
+    SCALE: tl.constexpr,
     BIAS: tl.constexpr,
     ACTIVATION: tl.constexpr,
+    RESIDUAL: tl.constexpr,
     PRECISION: tl.constexpr,
     UPCAST: tl.constexpr,
+    PROMOTE: tl.constexpr,
+    INTEGER: tl.constexpr,
 ):
-    """``out <- activation(alpha * (A @ x) + beta * out + bias)``.
+    """``out <- activation(alpha * scales * (A @ x) + beta * out + bias) + residual``.
 
     ``items`` holds (row, tile column, begin, end): blocks ``begin:end``, of R x C as they are
     multiplied, make the BM rows of `out` from that row on, as far as their block row goes.
@@ -115,9 +128,16 @@ def multiply_few(
     and is stored transposed where TRANSPOSED. Of the columns of a row of blocks, put side by side,
     each slice takes BK at a time; RUN of them lie side by side, from a multiple of RUN on. Of the
     rows of a tile each SIDE, from a multiple of SIDE on, belong to `out` all or none. KNOWN blocks
-    of a row are named at a time.
+    of a row are named at a time. With PIECES there is a batch of operands and results at even
+    distances, and `items` lists the tiles of each.
     """
-    item = items + tl.program_id(0) * 4
+    number, piece = tl.program_id(0), tl.cast(0, tl.int64)
+    if PIECES:
+        piece = tl.cast(number // tiles, tl.int64)
+        number %= tiles
+        x += piece * x_piece
+        out += piece * out_piece
+    item = items + number * 4
     row, tile_column = tl.load(item), tl.load(item + 1)
     begin, end = tl.load(item + 2), tl.load(item + 3)
     row = tl.multiple_of(row, SIDE)
@@ -127,12 +147,13 @@ def multiply_few(
     # Offsets of 64 bits: values, operand and result may hold more than 2**31 elements.
     n_offsets = (ns.to(tl.int64) * x_column)[None, :]
     m_offsets = (top * (1 if TRANSPOSED else C))[:, None]
+    SUM: tl.constexpr = tl.int32 if INTEGER else tl.float32
     if SLICES == 1:
         lane = tl.arange(0, BK)
-        acc = tl.zeros((BM, BN), tl.float32)
+        acc = tl.zeros((BM, BN), SUM)
     else:
         lane = tl.arange(0, SLICES)[:, None] * BK + tl.arange(0, BK)[None, :]
-        acc = tl.zeros((SLICES, BM, BN), tl.float32)
+        acc = tl.zeros((SLICES, BM, BN), SUM)
     for first in range(begin, end, KNOWN):
         some = first + tl.arange(0, KNOWN)
         named = tl.load(columns + some, mask=some < end, other=0)
@@ -143,20 +164,17 @@ def multiply_few(
         for start in range(0, length, SLICES * BK):
             a, b = _meeting(
                 *(values, x, x_row, named, placed, start + lane, length, top, m_offsets),
-                *(n_offsets, ns < N, K, R, C, TRANSPOSED, KNOWN, BK, SLICES, RUN, UPCAST),
+                *(n_offsets, ns < N, K, R, C, TRANSPOSED, KNOWN, BK, SLICES, RUN),
             )
-            acc = tl.dot(a, b, acc, input_precision=PRECISION)
+            acc = dot(a, b, acc, PRECISION, UPCAST, PROMOTE)
     total = acc
     if SLICES > 1:
         total = tl.sum(acc, axis=0)
     rows, cols = (row + tl.arange(0, BM))[:, None], ns[None, :]
     target = tl.max_constancy(rows < last, (SIDE, 1)) & (cols < N)
-    at = out + rows.to(tl.int64) * out_row + cols.to(tl.int64) * out_column
-    if ALPHA:
-        total = total * alpha
-    if BETA:
-        total += beta * tl.load(at, mask=target, other=0.0).to(tl.float32)
-    if BIAS:
-        total += tl.load(bias + rows, mask=rows < last, other=0.0).to(tl.float32)
-    total = activate(total, ACTIVATION)
-    tl.store(at, total.to(out.dtype.element_ty), mask=target)
+    finish(
+        *(total, rows, cols, target, last, piece, N, out, out_row, out_column, bias),
+        *(row_scale, row_scale_step, column_scale, column_scale_step),
+        *(residual, residual_row, residual_column, residual_piece, alpha, beta),
+        *(ALPHA, BETA, SCALE, BIAS, ACTIVATION, RESIDUAL),
+    )

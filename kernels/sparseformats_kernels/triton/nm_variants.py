@@ -11,7 +11,7 @@ from sparseformats_kernels.triton.launch import Specimen
 from sparseformats_kernels.triton.nm_fragments import multiply
 from sparseformats_kernels.triton.nm_instructions import product
 from sparseformats_kernels.triton.nm_packing import COLUMNS
-from sparseformats_kernels.triton.strided import Strides
+from sparseformats_kernels.triton.strided_variants import Strides
 
 __all__ = ["Facts", "facts_of", "sizes_of", "specimen_of"]
 

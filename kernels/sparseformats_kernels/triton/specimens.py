@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 from sparseformats.dispatch.query import Query
@@ -12,7 +13,7 @@ from sparseformats_kernels.triton.launch import Specimen
 from sparseformats_kernels.triton.shared_variants import fitted, specimen_of_shared
 from sparseformats_kernels.triton.spmm_few import KERNEL as FEW
 from sparseformats_kernels.triton.spmm_tiles import KERNEL as TILES
-from sparseformats_kernels.triton.strided import (
+from sparseformats_kernels.triton.strided_variants import (
     Kernel,
     Strides,
     like_of,
@@ -42,6 +43,8 @@ def specimens(capability: int, *, every: bool = False) -> list[tuple[str, Specim
             found += _specialised(query, label, every)
             found += _shared(query, label) if (query.blocksize or (0, 0))[0] < 64 else []
         found += _strided("triton-tiles", TILES, query, label, every)
+    for query, label in _narrow_queries(capability, every):
+        found += _strided("triton-tiles", TILES, query, label, every)
     for query, label in _few_queries(capability, every):
         found += _strided("triton-few", FEW, query, label, every)
     for query, label in _grouped_queries(capability, every):
@@ -63,6 +66,30 @@ def _queries(capability: int, every: bool) -> list[tuple[Query, str]]:
                     label = f"{block[0]}x{block[1]}-{dtype}-{layout}-n{n}"
                     made.append((Query("matmul", "bsr", **facts), label))
     return made
+
+
+def _narrow_queries(capability: int, every: bool) -> list[tuple[Query, str]]:
+    """Values of 8 bits, alone and with all that may follow; names begin after ``triton-tiles``."""
+    dtypes = ("int8", "float8_e4m3fn") if capability >= 89 else ("int8",)
+    blocks = [(16, 16), (128, 128)] + ([(32, 32), (64, 64), (16, 64), (3, 5)] if every else [])
+    made = []
+    for dtype, block, layout in product(dtypes, blocks, ("C", "F")):
+        name, k = "int8" if dtype == "int8" else "fp8", 16384 if block[0] == 128 else 4096
+        facts: dict[str, Any] = {"m": 4096, "k": k, "n": 4096, "blocksize": block}
+        facts |= {"a_dtype": dtype, "x_dtype": dtype, "x_layout": layout, "out_layout": layout}
+        facts |= {
+            "capability": divmod(capability, 10),
+            "nnzb": 4096 * k // 10 // (block[0] * block[1]),
+        }
+        label = f"{name}-{block[0]}x{block[1]}-{layout}-n4096"
+        made.append((Query("matmul", "bsr", out_dtype=_SUMS[dtype], **facts), label))
+        if every or block == (128, 128):
+            facts |= {"out_dtype": "bfloat16", "epilogue": "scale+bias+gelu+residual"}
+            made.append((Query("matmul", "bsr", **facts), f"{label}-scaled"))
+    return made
+
+
+_SUMS = {"int8": "int32", "float8_e4m3fn": "float8_e4m3fn"}
 
 
 def _configs(kernel: str, query: Query, every: bool) -> list[configs.Config]:
@@ -115,8 +142,14 @@ def _strided(
     for precision in precisions:
         asked = replace(query, precision=precision)
         for number, config in enumerate(_configs(name, asked, every)):
-            made = strided_specimen(kernel, asked, config, x, x)
+            made = strided_specimen(kernel, asked, config, x, x, x)
             found.append((f"{name}-{label}-{precision or 'ieee'}-{number}", made))
+        if number == 0 and query.blocksize == (64, 64):
+            config = _configs(name, asked, False)[0]
+            whole = replace(asked, epilogue="bias+gelu+residual", batch=8)
+            apart = x._replace(piece=n * k)
+            made = strided_specimen(kernel, whole, config, apart, apart, apart, pieces=True)
+            found.append((f"{name}-{label}-{precision or 'ieee'}-batch-residual", made))
     return found
 
 

@@ -17,7 +17,8 @@ from sparseformats_kernels.triton.few import multiply_few
 from sparseformats_kernels.triton.items import ItemLists, tops
 from sparseformats_kernels.triton.packing import Blocks, blocks_of
 from sparseformats_kernels.triton.sizes import HOST, processors_of
-from sparseformats_kernels.triton.strided import Call, Kernel
+from sparseformats_kernels.triton.strided import Call
+from sparseformats_kernels.triton.strided_variants import Kernel
 
 __all__ = ["KERNEL", "ROWS", "TritonFew"]
 
@@ -29,13 +30,14 @@ _BYTES = 16  # that a vector of values is aligned to
 class State:
     """A matrix's own blocks, and the lists of tiles made of them so far."""
 
-    __slots__ = ("blocks", "device", "dtype", "items", "lib", "query", "shape", "values")
+    __slots__ = ("blocks", "device", "items", "lib", "one", "query", "shape", "values")
 
     def __init__(self, A: SparseMatrix, query: Query) -> None:
         lib = self.lib = A.lib
         on_host = A.device == "cpu"  # only under Triton's interpreter
         self.device: Device | None = None if on_host else device_of(A.data, lib)
-        self.query, self.shape, self.dtype = query, (query.m, query.k), A.dtype_name
+        self.query, self.shape = query, (query.m, query.k)
+        self.one = lib.full((1,), 1.0, "float32", A.device)
         self.blocks: Blocks = blocks_of(A, query.transposed)
         self.values = _readable(lib, lib.native(A.data))
         r = (query.blocksize or (1, 1))[query.transposed]
@@ -110,10 +112,13 @@ class TritonFew:
         *,
         bias: Array | None = None,
         activation: str | None = None,
+        residual: Array | None = None,
     ) -> Array:
         """Multiply a single time, as `bind` would again and again."""
-        query = called_with(state.query, state.lib, x, out, (alpha, beta), bias, activation)
-        return TritonFew.bind(state, query)(x, out, alpha, beta, bias)
+        follows = bias, activation, residual
+        query = called_with(state.query, state.lib, x, out, (alpha, beta), *follows)
+        beside = {} if residual is None else {"residual": residual}
+        return TritonFew.bind(state, query)(x, out, alpha, beta, bias, **beside)
 
     @staticmethod
     def bind(state: State, query: Query) -> Callable[..., Array]:
@@ -121,3 +126,9 @@ class TritonFew:
         return Call(KERNEL, state, query)
 
     bind_epilogue = bind
+
+    @staticmethod
+    def bind_batch(state: State, query: Query) -> Callable[..., Array] | None:
+        """Compile for batches in one launch; None where pieces are better laid side by side."""
+        least = configs.BATCHED["triton-few"]
+        return Call(KERNEL, state, query, pieces=True) if query.n >= least else None

@@ -20,7 +20,7 @@ from sparseformats_kernels.triton.nm_packing import COLUMNS, packed
 from sparseformats_kernels.triton.nm_variants import Facts, facts_of, sizes_of, specimen_of
 from sparseformats_kernels.triton.sending import Sender, refuse_in_capture
 from sparseformats_kernels.triton.sizes import HOST, processors_of
-from sparseformats_kernels.triton.strided import Strides, like_of, strides_of
+from sparseformats_kernels.triton.strided_variants import Strides, like_of, strides_of
 from sparseformats_kernels.triton.sums import specimen_of_sums
 
 __all__ = ["State", "TritonNM"]

@@ -15,7 +15,8 @@ from sparseformats_kernels.triton.calls import called_with
 from sparseformats_kernels.triton.items import ItemLists, tops
 from sparseformats_kernels.triton.packing import tiles
 from sparseformats_kernels.triton.sizes import HOST, processors_of
-from sparseformats_kernels.triton.strided import Call, Kernel
+from sparseformats_kernels.triton.strided import Call
+from sparseformats_kernels.triton.strided_variants import Kernel
 
 __all__ = ["KERNEL", "TritonTiles"]
 
@@ -24,8 +25,8 @@ class State:
     """Packed tiles, and lists of the tiles of results made of them so far."""
 
     __slots__ = (
-        *("BK", "BM", "columns", "device", "dtype"),
-        *("items", "lib", "query", "shape", "values"),
+        *("BK", "BM", "columns", "device"),
+        *("items", "lib", "one", "query", "shape", "values"),
     )
 
     def __init__(self, A: SparseMatrix, query: Query) -> None:
@@ -38,7 +39,7 @@ class State:
         self.shape = (query.m, query.k)
         found = tiles(A, query.transposed, self.shape, (self.BM, self.BK))
         self.values, self.columns = _some(A.lib, found.values), _some(A.lib, found.columns)
-        self.dtype = A.dtype_name
+        self.one = A.lib.full((1,), 1.0, "float32", A.device)
         r = (query.blocksize or (1, 1))[query.transposed]
         high = -(-r // self.BM)
         top = tops(found.begin.size // high, r, self.BM).reshape(-1)
@@ -77,7 +78,7 @@ KERNEL = Kernel(gather.multiply, (("values", False), ("columns", True)), _consta
 
 @final
 class TritonTiles:
-    """The gathering kernel: half types and float32."""
+    """The gathering kernel: half types, float32, int8 and fp8."""
 
     @staticmethod
     def layout(query: Query) -> tuple[int, int, str | None]:
@@ -100,10 +101,13 @@ class TritonTiles:
         *,
         bias: Array | None = None,
         activation: str | None = None,
+        residual: Array | None = None,
     ) -> Array:
         """Multiply a single time, as `bind` would again and again."""
-        query = called_with(state.query, state.lib, x, out, (alpha, beta), bias, activation)
-        return TritonTiles.bind(state, query)(x, out, alpha, beta, bias)
+        follows = bias, activation, residual
+        query = called_with(state.query, state.lib, x, out, (alpha, beta), *follows)
+        beside = {} if residual is None else {"residual": residual}
+        return TritonTiles.bind(state, query)(x, out, alpha, beta, bias, **beside)
 
     @staticmethod
     def bind(state: State, query: Query) -> Callable[..., Array]:
@@ -111,3 +115,9 @@ class TritonTiles:
         return Call(KERNEL, state, query)
 
     bind_epilogue = bind
+
+    @staticmethod
+    def bind_batch(state: State, query: Query) -> Callable[..., Array] | None:
+        """Compile for batches in one launch; None where pieces are better laid side by side."""
+        least = configs.BATCHED["triton-tiles"]
+        return Call(KERNEL, state, query, pieces=True) if query.n >= least else None

@@ -14,7 +14,7 @@ from sparseformats_kernels.triton import nm_variants
 from sparseformats_kernels.triton.calls import activation_of
 from sparseformats_kernels.triton.configs import Config
 from sparseformats_kernels.triton.nm_packing import packed
-from sparseformats_kernels.triton.strided import strides_of
+from sparseformats_kernels.triton.strided_variants import strides_of
 from tests.kernels.triton import emulated
 
 __all__ = ["emulate", "groups"]

@@ -184,15 +184,21 @@ def _indexed(patch: Any) -> Any:
     return patched
 
 
+_NARROW = {tl.bfloat16: ml_dtypes.bfloat16, tl.float8e4nv: ml_dtypes.float8_e4m3fn}
+
+
 def _rounding(convert: Any) -> Any:
-    """Round float32 to the nearest bfloat16, as a GPU does: the interpreter cuts bits off."""
+    """Round float32 to the nearest, as a GPU does: the interpreter cuts bits off, and wraps."""
     nearest = (None, interpreter._ir.ROUNDING_MODE.RTNE)
 
     def converted(x: Host, source: Any, target: Any, mode: Any) -> Host:
-        if (source, target) == (tl.float32, tl.bfloat16) and mode in nearest:
-            return x.astype(ml_dtypes.bfloat16).view(np.uint16)
-        if (source, target) == (tl.bfloat16, tl.float32):
-            return x.view(ml_dtypes.bfloat16).astype(np.float32).view(np.uint32)
+        if source == tl.float32 and target in _NARROW and mode in nearest:
+            narrow, bits = _NARROW[target], f"u{target.primitive_bitwidth // 8}"
+            if target == tl.float8e4nv:  # as the instruction, which leaves NaN alone
+                x = np.where(np.isnan(x), x, np.clip(x, -448, 448)).astype(np.float32)
+            return x.astype(narrow).view(bits)
+        if source in _NARROW and target == tl.float32:
+            return x.view(_NARROW[source]).astype(np.float32).view(np.uint32)
         found: Host = convert(x, source, target, mode)
         return found
 

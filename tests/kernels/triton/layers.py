@@ -29,8 +29,37 @@ def _activated(z: Any, name: str | None) -> Any:
     return z
 
 
-def assert_layer(Y: Any, X: Any, W: Any, bias: Any, activation: str | None) -> None:
+def _scales(lib: Any, scale: Any, column: bool) -> Any:
+    """Scales as they meet the product, in float64."""
+    if scale is None or isinstance(scale, float):
+        return 1.0 if scale is None else scale
+    found = lib.to_numpy(scale).astype(np.float64).reshape(-1)
+    return found[:, None] if column else found
+
+
+def assert_layer(
+    Y: Any,
+    X: Any,
+    W: Any,
+    bias: Any,
+    activation: str | None,
+    *,
+    residual: Any = None,
+    scale_a: Any = None,
+    scale_b: Any = None,
+    dtype: str | None = None,
+    factor: float = 1.0,
+) -> None:
     """Check a layer against float64: the bound of the sums, through the activation, rounded once.
+
+    Parameters
+    ----------
+    residual, scale_a, scale_b
+        As in `sparseformats.linear`; scales are numbers or arrays.
+    dtype : str, optional
+        That the result must have; by default that of the product.
+    factor : float
+        `Tolerance.factor` of the kernel.
 
     Raises
     ------
@@ -40,15 +69,23 @@ def assert_layer(Y: Any, X: Any, W: Any, bias: Any, activation: str | None) -> N
     lib = W.lib
     flat = lib.xp.reshape(X, (-1, int(X.shape[-1])))
     product = reference.rmatmul(flat, W.T)
+    dtype = dtype or product.dtype
+    assert lib.dtype_name(Y) == dtype
     with np.errstate(all="ignore"):
+        scale = _scales(lib, scale_a, True) * _scales(lib, scale_b, False)
         shift = 0.0 if bias is None else lib.to_numpy(bias).astype(np.float64)
-        z = product.value.astype(np.float64) + shift
-        summed = error_bound(replace(product, dtype="float32", value=z))
+        z = scale * product.value.astype(np.float64) + shift
+        sums = replace(product, magnitude=np.abs(scale) * product.magnitude, value=z)
+        summed = error_bound(replace(sums, dtype="float32"), factor=factor)
         exact = _activated(z, activation)
         # Where gelu and silu vanish, the factor of z that does so has an error of its own.
         slack = SLOPES[activation] * (summed + ROUNDING * (np.abs(z) + np.abs(shift)))
+        if residual is not None:
+            added = lib.to_numpy(residual).astype(np.float64).reshape(exact.shape)
+            exact, slack = exact + added, slack + ROUNDING * (np.abs(exact) + np.abs(added))
     found = lib.to_numpy(Y)
     assert found.shape == (*X.shape[:-1], W.shape[0])
     size = 2.0**24 * slack  # as if it were the magnitude of one float32 term
-    judged = replace(product, value=exact, magnitude=size, length=np.zeros_like(product.length))
+    none = np.zeros_like(product.length)
+    judged = replace(product, value=exact, magnitude=size, length=none, dtype=dtype)
     assert_product(found.reshape(exact.shape), judged)

@@ -9,7 +9,7 @@ import numpy as np
 import sparseformats as sf
 from sparseformats import _arrays
 
-__all__ = ["FORMATS", "dense", "host", "matrix"]
+__all__ = ["FORMATS", "dense", "host", "matrix", "narrow_dense", "narrow_matrix"]
 
 FORMATS = ("bsr", "bsr.T", "blocked_ell", "blocked_ell.T")
 
@@ -77,6 +77,25 @@ def matrix(
     place = np.arange(row.size) - np.repeat(np.cumsum(counts) - counts, counts)
     slots[row, place], values_in[row, place] = col, data
     return sf.BlockedELL(there(values_in), there(slots), shape)
+
+
+def narrow_matrix(dtype: str, format: str, *args: Any, **options: Any) -> Any:
+    """A matrix of torch's, of int8 or fp8, with values that use the range of the dtype."""
+    import torch
+
+    A = matrix(format, *args, "float32", **options)
+    stored = A.base if A.format.endswith(".T") else A
+    data = (20 * stored.data).clamp(-128, 127).to(getattr(torch, dtype))
+    names = ("indices", "indptr") if stored.format == "bsr" else ("col_indices",)
+    made = type(stored)(data, *(getattr(stored, name) for name in names), stored.shape)
+    return made.T if stored is not A else made
+
+
+def narrow_dense(dtype: str, shape: tuple[int, ...], **options: Any) -> Any:
+    """An operand for such a matrix."""
+    import torch
+
+    return (20 * dense(shape, **options)).clamp(-128, 127).to(getattr(torch, dtype))
 
 
 def _pattern(rng: np.random.Generator, rows: int, columns: int, density: float) -> Any:
