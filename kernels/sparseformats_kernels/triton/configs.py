@@ -165,15 +165,14 @@ def few(query: Query, processors: int) -> Config:
     """Parameters of the kernel for a few columns.
 
     One warp makes 16 rows where that gives every processor several; else a warp for each slice of
-    a row of blocks, so that enough is on the way to keep memory busy. No deeper pipeline: with
-    indices brought ahead as well, kernels of Triton 3.6 met misaligned addresses.
+    a row of blocks, so that enough is on the way to keep memory busy. A long row is over soon only
+    if the blocks of several steps are on their way at once.
     """
     bn = next((w for w in (8, 16, 32) if query.n <= w), 64)
     programs = -(-query.m // 16) * -(-max(query.n, 1) // bn)
     slices = 1 if programs >= 4 * processors else 2 if programs >= 2 * processors else 4
-    wide = slices == 1 and bn <= 32 and _block(query)[1] >= 64
-    bk = 32 if query.a_dtype == "float32" else 128 if wide else 64
-    return Config(16, bn, bk, slices, 2, warps=slices)
+    bk = 32 if query.a_dtype == "float32" else 64
+    return Config(16, bn, bk, slices, 5 if slices == 1 else 3, warps=slices)
 
 
 def grouped(query: Query, processors: int) -> Config:
