@@ -8,7 +8,6 @@ from typing import Any
 
 from sparseformats.dispatch.query import Query
 from sparseformats_kernels.triton import configs, nm_variants
-from sparseformats_kernels.triton.convert.to_nm import specimen_of_pack
 from sparseformats_kernels.triton.launch import Specimen
 from sparseformats_kernels.triton.shared_variants import fitted, specimen_of_shared
 from sparseformats_kernels.triton.spmm_few import KERNEL as FEW
@@ -49,7 +48,7 @@ def specimens(capability: int, *, every: bool = False) -> list[tuple[str, Specim
         found += _strided("triton-few", FEW, query, label, every)
     for query, label in _grouped_queries(capability, every):
         found += _grouped(query, label, every)
-    return found + _packing(every)
+    return found
 
 
 def _queries(capability: int, every: bool) -> list[tuple[Query, str]]:
@@ -177,18 +176,3 @@ def _grouped(query: Query, label: str, every: bool) -> list[tuple[str, Specimen]
             made = nm_variants.specimen_of(asked, config, facts)
             found.append((f"triton-nm-{label}{extra}-{number}", made))
     return found
-
-
-def _packing(every: bool) -> list[tuple[str, Specimen]]:
-    """Conversions of dense arrays that lie in one piece, in padded rows, and in any way."""
-    names = ("bfloat16", "float32", "int8", "float64") if every else ("bfloat16",)
-    lies = {
-        "flat": {"flat": True, "aligned": True, "by_rows": True, "whole": True},
-        "rows": {"flat": False, "aligned": True, "by_rows": True, "whole": True},
-        "any": {"flat": False, "aligned": False, "by_rows": False, "whole": False},
-    }
-    return [
-        (f"triton-pack-{name}-{label}", specimen_of_pack(name, **facts))
-        for name in names
-        for label, facts in lies.items()
-    ]

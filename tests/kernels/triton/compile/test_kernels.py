@@ -12,7 +12,7 @@ from sparseformats_kernels.triton import RECORDS, launch
 from sparseformats_kernels.triton.launch import Specimen, compile_for
 from sparseformats_kernels.triton.specimens import specimens
 from tests.kernels.triton.compiling import SHARED_MEMORY, Facts, facts
-from tests.kernels.triton.kinds import GLUON, GROUPS, PACK
+from tests.kernels.triton.kinds import GLUON, GROUPS
 
 CAPABILITIES = (80, 90, 100)
 BYTES = {"i32": 4, "i64": 8, "fp32": 4, "*i32": 8, "*fp16": 8, "*bf16": 8, "*fp32": 8}
@@ -53,10 +53,6 @@ def read(capability: int, specimen: Specimen) -> Facts:
 def check(capability: int, label: str, specimen: Specimen, found: Facts) -> None:
     """Hold one compiled kernel to what its label says that it is."""
     about = f"{label} on sm_{capability}: {found}"
-    if label.startswith(PACK):
-        assert found.local == found.stack == 0, about
-        assert found.has("wide-load") or "any" in label, about
-        return
     assert not found.has("atomic"), f"sums in no fixed order: {about}"
     assert found.has("wide-offset"), f"offsets of 32 bits: {about}"
     assert found.local == 0, about
@@ -110,7 +106,7 @@ def test_every_kernel_of_the_backend_is_compiled_for_what_it_serves() -> None:
         for record in RECORDS
         if any(label.startswith(record.name) for label, _ in specimens(capability))
     }
-    names = {record.name for record in RECORDS if record.op == "matmul"} | {PACK}
+    names = {record.name for record in RECORDS if record.op == "matmul"}
     everywhere = {(name, capability) for name in names - GLUON for capability in CAPABILITIES}
     everywhere.remove(("triton-tiles-fp8", 80))
     assert here == everywhere | {(name, 90) for name in GLUON & names}
