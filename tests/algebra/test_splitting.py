@@ -171,6 +171,10 @@ def test_a_sum_can_be_split_anew() -> None:
             lambda: sf.split(np.ones((2, 4)), "bsr", blocksize=2, min_fill=True),
             *(TypeError, "min_fill must be a number, got True"),
         ),
+        (
+            lambda: sf.split(np.ones((2, 4)), "bsr", blocksize=2, min_fill=np.complex64(0.5)),
+            *(TypeError, "min_fill must be a number, got np.complex64"),
+        ),
         (lambda: sf.split(np.ones(4), "2:4"), ValueError, r"2-D array, got shape \(4,\)"),
         (lambda: sf.split(object(), "2:4"), TypeError, "got object"),
         (
