@@ -27,7 +27,7 @@ from sparseformats.ops.light import bound, whereabouts
 from sparseformats.ops.operands import Operands, guard, read
 from sparseformats.ops.preparing import packed_for
 
-__all__ = ["LayerLight", "Way", "find", "prepare", "run", "way_of"]
+__all__ = ["LayerLight", "Way", "find", "prepare", "run", "way_of", "with_fresh"]
 
 _Key = tuple[Any, ...]
 
@@ -262,7 +262,7 @@ def _way(call: LayerCall, epilogue: str | None, out: Array | None) -> Way:
     if out is not None and _is_direct(way, out):
         target = out if vector else lib.reshape(out, o.shape[::-1]).mT
         return way._replace(query=_with_out(o, target, query))
-    return way._replace(query=_with_fresh(o, query))
+    return way._replace(query=with_fresh(o, query))
 
 
 def _with_out(o: Operands, target: Array, query: Query) -> Query:
@@ -270,7 +270,7 @@ def _with_out(o: Operands, target: Array, query: Query) -> Query:
     return replace(query, out_layout=facts.out_layout, out_aligned=facts.out_aligned)
 
 
-def _with_fresh(o: Operands, query: Query) -> Query:
+def with_fresh(o: Operands, query: Query) -> Query:
     """The facts of a new result, row-major over the tokens."""
     m, n = o.m, o.columns
     thin = m == 1 or n == 1

@@ -398,6 +398,22 @@ def test_linear_of_one_part_may_be_fused_and_of_more_is_explained() -> None:
     assert alone.query.format == "n:m"
 
 
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("dtype", ["float64", "complex64", "float16"])
+@pytest.mark.parametrize(("tokens", "turned"), [(0, False), (1, False), (64, False), (64, True)])
+def test_a_layer_runs_what_its_explanation_names(
+    tokens: int, turned: bool, dtype: str, library: str
+) -> None:
+    S = halves(dtype, library, (64, 8))
+    X = operand(dtype, library, (tokens, 8) if tokens else (8,))
+    if turned:
+        X = operand(dtype, library, (8, tokens)).T
+    with sf.tracing() as ran:
+        sf.linear(X, S)
+    names = [run.kernel for run in ran if run.op == "matmul"]
+    assert " + ".join(names) == sf.explain("linear", X, S).chosen
+
+
 def test_torch_functions() -> None:
     S, X = halves("float32", "torch"), operand("float32", "torch", (3, 24))
     expected = X @ S.to_dense().T
