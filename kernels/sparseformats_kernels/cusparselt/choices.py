@@ -4,8 +4,8 @@ A row is about one device, one version of the library, one matrix's shape and ty
 columns, since ids of algorithms mean nothing elsewhere. The user's file is
 ``cusparselt/algorithms.json`` in the folder that ``SPARSEFORMATS_CACHE`` names (by default
 ``~/.cache/sparseformats``); it is read once a process, and again when it is written after a search,
-so that processes keep each other's rows. A file that cannot be read is left alone, and a row whose
-algorithm no search would try is not used.
+so that processes keep each other's rows, but for two that write at once. A file that cannot be read
+is left alone, and a row whose algorithm no search would try is not used.
 """
 
 from __future__ import annotations
