@@ -127,8 +127,10 @@ def test_any_pattern(library: str, shape: tuple[int, int], column: bool) -> None
             if library != ("array_api_strict")
             else _arrays.library(library).reshape(parts["w.row_offsets"], (shape[0], 1))
         )
-    A = read_compressed_tensors(parts)["w"]
+    with unchanged(list(parts.values())):
+        A = read_compressed_tensors(parts)["w"]
     check_valid(A)
+    check_no_shared_memory(A, list(parts.values()))
     assert (A.format, A.shape, A.library) == ("csr", shape, library)
     assert A.nnz == mask.sum()
     expected = np.zeros(shape, np.int32)
