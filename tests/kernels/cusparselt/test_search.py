@@ -288,6 +288,22 @@ def test_processes_keep_each_others_rows() -> None:
     assert third.find(FACTS | {"n": 64}) == DEFAULT
 
 
+def test_a_write_that_fails_leaves_the_file_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, write = Choices(), Path.write_text
+    found.keep(FACTS, FOUND)
+    before, folder = user_file().read_text(), user_file().parent
+    assert list(folder.iterdir()) == [user_file()]  # nothing lies beside it
+
+    def until_full(path: Path, text: str, **options: Any) -> int:
+        write(path, text[:9], **options)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", until_full)
+    found.keep(FACTS | {"n": 64}, FOUND)
+    assert user_file().read_text() == before
+    assert list(folder.iterdir()) == [user_file()]
+
+
 def test_a_file_that_was_damaged_meanwhile_is_left_alone() -> None:
     found = Choices()
     assert found.find(FACTS) is None
