@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -412,6 +413,19 @@ def test_a_layer_runs_what_its_explanation_names(
         sf.linear(X, S)
     names = [run.kernel for run in ran if run.op == "matmul"]
     assert " + ".join(names) == sf.explain("linear", X, S).chosen
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("dtype", HALF)
+def test_beta_scales_before_anything_is_rounded(dtype: str, library: str) -> None:
+    S = sf.split(array(library, np.full((2, 4), -1, host_dtype(dtype))), "2:4")
+    x = array(library, np.array([1, 1, 1, 0], host_dtype(dtype)))
+    one = np.array([1], host_dtype(dtype))
+    above = (one.view(np.int16) + 1).view(one.dtype)  # three times this lies between two numbers
+    expected = 3 * (float(above[0]) - 1)
+    for multiply in (partial(sf.matmul, S, beta=3), sf.plan(S, x, beta=3)):
+        y = multiply(x, out=array(library, np.repeat(above, 2)))
+        assert [float(each) for each in y] == [expected] * 2
 
 
 def test_torch_functions() -> None:
