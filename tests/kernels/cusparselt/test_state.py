@@ -354,6 +354,20 @@ def test_bytes_that_no_workspace_needs_are_not_taken(
 # ---- failures
 
 
+def test_a_layers_first_call_finds_what_bind_prepared(
+    A: Any, library: Fake, device: FakeDevice
+) -> None:
+    device.allocates = False
+    X, out = operand(64, 24), operand(48, 24)
+    state, query = packed(A, X, epilogue="relu")
+    run = CuSparseLtProduct.bind_epilogue(state, query)
+    calls = len(library.named("MatmulPlanInit"))
+    assert same(run(X, None, 1, 0), expected(A, X).relu())
+    assert len(library.named("MatmulPlanInit")) == calls == 1
+    device.current, device.graph = 8, 3
+    assert same(run(X, out, 1, 0), expected(A, X).relu())  # in memory that was set aside
+
+
 @pytest.mark.parametrize(
     "name",
     [
