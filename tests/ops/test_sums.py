@@ -416,6 +416,16 @@ def test_a_layer_runs_what_its_explanation_names(
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
+def test_a_bias_of_a_wider_dtype_is_added_in_it(library: str) -> None:
+    S, X = halves("int8", library), operand("int8", library, (3, 24))
+    bias = array(library, np.arange(14) / 8)
+    y = sf.linear(X, S, bias)
+    exact = np.asarray(X, np.float64) @ np.asarray(S.to_dense(), np.float64).T + np.arange(14) / 8
+    np.testing.assert_array_equal(np.asarray(y), exact)
+    assert y.dtype == bias.dtype
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("dtype", HALF)
 def test_beta_scales_before_anything_is_rounded(dtype: str, library: str) -> None:
     S = sf.split(array(library, np.full((2, 4), -1, host_dtype(dtype))), "2:4")

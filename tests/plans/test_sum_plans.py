@@ -160,6 +160,17 @@ def test_out_may_overlap_the_operand(dtype: str) -> None:
     np.testing.assert_array_equal(plan(memory, out=memory), expected)
 
 
+def test_out_may_not_be_memory_of_a_part_that_stores_nothing() -> None:
+    S = sf.split(torch.eye(4, dtype=torch.int32), "2:4")
+    rest = S.parts[1]
+    assert isinstance(rest, sf.CSR)
+    x, out = torch.ones(4, dtype=torch.int32), rest.indptr[:4]
+    for multiply in (lambda: sf.plan(S, x)(x, out=out), lambda: sf.matmul(S, x, out=out)):
+        with pytest.raises(ValueError, match="out shares memory with the sparse matrix"):
+            multiply()
+    assert not rest.indptr.any()
+
+
 def test_it_belongs_to_its_process() -> None:
     plan: Any = sf.plan(in_parts(), operand("numpy", (8, 3)))
     for copied in (copy.deepcopy, pickle.dumps):
