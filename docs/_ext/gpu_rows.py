@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import gpu_columns
 from markdown_tables import table
 
 RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
@@ -48,7 +49,7 @@ def grouped(rows: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     """Rows by the letter that their id begins with; every group of `GROUPS`, empty or not."""
     found: dict[str, list[dict[str, Any]]] = {letter: [] for letter in GROUPS}
     for row in rows:
-        if "@" not in row["id"]:
+        if "@" not in row["id"] and not gpu_columns.is_by_columns(row):
             found.setdefault(row["id"].partition("-")[0], []).append(row)
     return found
 
@@ -120,4 +121,5 @@ def page(rows: list[dict[str, Any]]) -> list[str]:
         baselines = sorted({str(row["baseline"]).partition(" (")[0] for row in found})
         lines += [f"Against: {'; '.join(baselines)}. Ratio: {'; '.join(ratios)}.", ""]
         lines += [*table(COLUMNS, [shown(row) for row in found]), ""]
+        lines += gpu_columns.part(rows) if letter == "S" else []
     return lines

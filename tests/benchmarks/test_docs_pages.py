@@ -80,6 +80,35 @@ def test_groups_without_rows_say_so() -> None:
     assert page([]).startswith("Nothing has been measured yet.")
 
 
+def by_columns() -> list[dict[str, Any]]:
+    rows = []
+    for n, ratio, kernel in (
+        (1, 2.0, "triton-nm"),
+        (512, 1.2, "cusparselt"),
+        (16, 1.4, "triton-nm"),
+        (64, 1.001, "cublas-dense"),
+        (1024, 1.5, "cusparselt"),
+    ):
+        made = row(f"W-semi-4096x4096-{n}", ratio, kernel=kernel, goal=None, met=None)
+        made["case"] = {**made["case"], "m": 4096, "k": 4096, "n": n}
+        rows.append(made)
+    other = row("W-semi-64x64-8", 0.7, kernel="cusparselt", goal=None, met=None)
+    other["case"] = {**other["case"], "m": 64, "k": 64, "n": 8}
+    failed = {"id": "W-semi-64x64-16", "error": "no", "goal": None, **SHARED, "device": "d"}
+    return [*rows, other, failed | {"ratio_is": "r", "baseline": "b"}]
+
+
+def test_2_4_by_columns_says_where_it_pays() -> None:
+    text = page([row("S-torch"), *by_columns()])
+    assert "4096 x 4096: 2:4 pays at N = 1 to 16 and 512 to 1024." in text
+    assert "64 x 64: 2:4 never pays." in text
+    lines = [line for line in text.splitlines() if line.startswith("| 4096 x 4096")]
+    assert [int(line.split("|")[2]) for line in lines] == [1, 16, 64, 512, 1024]
+    assert "| W-semi-4096x4096-1 |" not in text
+    assert "| W-semi-64x64-16 |" in text
+    assert "by the number of columns" not in page(ROWS)
+
+
 def test_break_even_lies_between_the_densities_around_it() -> None:
     plots = importlib.import_module("gpu_plots")
     assert plots.break_even([(0.1, 4.0), (0.4, 1.0), (0.8, 0.5)]) == pytest.approx(0.4)

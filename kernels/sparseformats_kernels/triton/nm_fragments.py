@@ -18,16 +18,14 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy
 
 from sparseformats_kernels.triton.activations import activate
+from sparseformats_kernels.triton.nm_bringing import TILE_WORDS, bring, rows_met
 from sparseformats_kernels.triton.nm_instructions import (
     EXCHANGE,
     EXCHANGE_CONSTRAINTS,
     PRODUCT_CONSTRAINTS,
 )
 
-__all__ = ["TILE_WORDS", "multiply"]
-
-TILE_WORDS = 288
-"""32-bit words of 16 rows x 64 columns: 256 of values, and one of positions for each lane."""
+__all__ = ["multiply"]
 
 _WORDS = gl.constexpr(TILE_WORDS)
 _EMPTY = gl.constexpr(0x44444444)  # positions 0 and 1 in each group, which are legal ones
@@ -35,9 +33,8 @@ _CONSTRAINTS = gl.constexpr(PRODUCT_CONSTRAINTS)
 _EXCHANGE = gl.constexpr(EXCHANGE)
 _EXCHANGE_CONSTRAINTS = gl.constexpr(EXCHANGE_CONSTRAINTS)
 
-# These were renamed between the oldest and the newest release that we serve.
+# Renamed between the oldest and the newest release that we serve.
 barrier = getattr(gl, "barrier", None) or gl.thread_barrier
-copy_in = getattr(async_copy, "async_load", None) or async_copy.async_copy_global_to_shared
 
 
 @gluon.jit
@@ -75,137 +72,6 @@ def _position(x, PIECE: gl.constexpr, COUNT: gl.constexpr, layout: gl.constexpr)
             found = _position(low, PIECE, HALF, layout)
         else:
             found = _position(high, PIECE - HALF, HALF, layout)
-    return found
-
-
-@gluon.jit
-def _bring(
-    values,
-    positions,
-    base,
-    tile,
-    end,
-    TILES,
-    MT: gl.constexpr,
-    KS: gl.constexpr,
-    L2: gl.constexpr,
-    L3: gl.constexpr,
-):
-    """Start copies of a step's weights into shared memory, each thread's into words of its own."""
-    THREADS: gl.constexpr = tile.shape[0]
-    thread: gl.constexpr = gl.SliceLayout(1, gl.SliceLayout(2, L3))
-    piece: gl.constexpr = gl.SliceLayout(0, gl.SliceLayout(2, L3))
-    word: gl.constexpr = gl.SliceLayout(0, gl.SliceLayout(1, L3))
-    lane = gl.arange(0, THREADS, thread)[:, None, None] % 32
-    r = gl.arange(0, MT * KS * 2, piece)[None, :, None]
-    i = gl.arange(0, 4, word)[None, None, :]
-    here = gl.convert_layout(tile, thread)[:, None, None] + (r // 2) % KS
-    at = ((r // (2 * KS)) * TILES + here) * _WORDS + (r % 2) * 128 + lane * 4 + i
-    copy_in(values, base + at, mask=here < end)
-    q = gl.arange(0, MT * KS, gl.SliceLayout(0, L2))[None, :]
-    lane2 = gl.arange(0, THREADS, gl.SliceLayout(1, L2))[:, None] % 32
-    here2 = gl.convert_layout(tile, gl.SliceLayout(1, L2))[:, None] + q % KS
-    place = ((q // KS) * TILES + here2) * _WORDS + 256 + lane2
-    copy_in(positions, base + place, mask=here2 < end)
-    async_copy.commit_group()
-
-
-@gluon.jit
-def _vectors(
-    x, x_column, tile, end, n0, K, N, KS: gl.constexpr, NT: gl.constexpr, L3: gl.constexpr
-):
-    """Rows of the operand that a step meets, (threads, KS * 2 * NT, 4) words, 16 bytes a load.
-
-    Each lane brings the rows of two groups of four, side by side.
-    """
-    THREADS: gl.constexpr = tile.shape[0]
-    thread: gl.constexpr = gl.SliceLayout(1, gl.SliceLayout(2, L3))
-    piece: gl.constexpr = gl.SliceLayout(0, gl.SliceLayout(2, L3))
-    word: gl.constexpr = gl.SliceLayout(0, gl.SliceLayout(1, L3))
-    lane = gl.arange(0, THREADS, thread)[:, None, None] % 32
-    r = gl.arange(0, KS * 2 * NT, piece)[None, :, None]
-    i = gl.arange(0, 4, word)[None, None, :]
-    step, nt = r // NT, r % NT
-    here = gl.convert_layout(tile, thread)[:, None, None] + step // 2
-    k = here * 64 + (step % 2) * 32 + (lane % 4) * 8
-    n = n0 + nt * 8 + lane // 4
-    words = x.to(gl.pointer_type(gl.int32), bitcast=True)
-    at = k.to(gl.int64) // 2 + n.to(gl.int64) * (x_column // 2)
-    inside = (k < K) & (n < N) & (here < end)
-    return gl.load(words + at + i, mask=inside, other=0)
-
-
-@gluon.jit
-def _halves(
-    x,
-    x_row,
-    x_column,
-    tile,
-    end,
-    n0,
-    K,
-    N,
-    KS: gl.constexpr,
-    NT: gl.constexpr,
-    SPARSE: gl.constexpr,
-    K_FAST: gl.constexpr,
-    L4: gl.constexpr,
-):
-    """The same for every layout of the operand, row by row, already as fragments.
-
-    Where rows are contiguous a lane's NT columns lie side by side.
-    """
-    THREADS: gl.constexpr = tile.shape[0]
-    thread: gl.constexpr = gl.SliceLayout(1, gl.SliceLayout(2, gl.SliceLayout(3, L4)))
-    piece: gl.constexpr = gl.SliceLayout(0, gl.SliceLayout(2, gl.SliceLayout(3, L4)))
-    word: gl.constexpr = gl.SliceLayout(0, gl.SliceLayout(1, gl.SliceLayout(3, L4)))
-    column: gl.constexpr = gl.SliceLayout(0, gl.SliceLayout(1, gl.SliceLayout(2, L4)))
-    lane = gl.arange(0, THREADS, thread)[:, None, None, None] % 32
-    step = gl.arange(0, KS * 2, piece)[None, :, None, None]
-    i = gl.arange(0, 4, word)[None, None, :, None]
-    nt = gl.arange(0, NT, column)[None, None, None, :]
-    t, g = lane % 4, lane // 4
-    here = gl.convert_layout(tile, thread)[:, None, None, None] + step // 2
-    if SPARSE:
-        k = here * 64 + (step % 2) * 32 + (t // 2) * 16 + i * 4 + (t % 2) * 2
-    else:
-        k = here * 64 + (step % 2) * 32 + t * 8 + i * 2
-    if K_FAST:
-        n = n0 + nt * 8 + g
-    else:
-        n = n0 + g * NT + nt
-    halves = x.to(gl.pointer_type(gl.uint16), bitcast=True)
-    at = k.to(gl.int64) * x_row + n.to(gl.int64) * x_column
-    inside = (n < N) & (here < end)
-    low = gl.load(halves + at, mask=inside & (k < K), other=0)
-    high = gl.load(halves + (at + x_row), mask=inside & (k + 1 < K), other=0)
-    both = low.to(gl.int32) | (high.to(gl.int32) << 16)
-    return both.permute((0, 1, 3, 2)).reshape([THREADS, KS * 2 * NT, 4])
-
-
-@gluon.jit
-def _rows(
-    x,
-    x_row,
-    x_column,
-    tile,
-    end,
-    n0,
-    K,
-    N,
-    KS: gl.constexpr,
-    NT: gl.constexpr,
-    SPARSE: gl.constexpr,
-    K_FAST: gl.constexpr,
-    VECTOR: gl.constexpr,
-    L3: gl.constexpr,
-    L4: gl.constexpr,
-):
-    """Rows of the operand that a step meets, by whole vectors where they lie so."""
-    if VECTOR:
-        found = _vectors(x, x_column, tile, end, n0, K, N, KS, NT, L3)
-    else:
-        found = _halves(x, x_row, x_column, tile, end, n0, K, N, KS, NT, SPARSE, K_FAST, L4)
     return found
 
 
@@ -343,29 +209,29 @@ def multiply(
     values = gl.allocate_shared_memory(gl.int32, [STAGES, THREADS, MT * KS * 2, 4], of_values)
     positions = gl.allocate_shared_memory(gl.int32, [STAGES, THREADS, MT * KS], of_positions)
     for stage in gl.static_range(STAGES - 1):
-        _bring(
+        bring(
             *(values.index(stage), positions.index(stage), base, tile + stage * JUMP, end, TILES),
             *(MT, KS, L2, L3),
         )
     EARLY: gl.constexpr = KS * NT <= 4  # registers for two steps of the operand
     if EARLY:
-        following = _rows(
+        following = rows_met(
             *(x, x_row, x_column, tile, end, n0, K, N), *(KS, NT, SPARSE, K_FAST, VECTOR, L3, L4)
         )
     for step in range(STEPS):
         ahead = (step + STAGES - 1) % STAGES
-        _bring(
+        bring(
             *(values.index(ahead), positions.index(ahead), base, tile + (STAGES - 1) * JUMP, end),
             *(TILES, MT, KS, L2, L3),
         )
         if not EARLY:
-            b = _rows(
+            b = rows_met(
                 *(x, x_row, x_column, tile, end, n0, K, N),
                 *(KS, NT, SPARSE, K_FAST, VECTOR, L3, L4),
             )
         else:  # a step ahead, so that nobody waits for the second cache
             b = following
-            following = _rows(
+            following = rows_met(
                 *(x, x_row, x_column, tile + JUMP, end, n0, K, N),
                 *(KS, NT, SPARSE, K_FAST, VECTOR, L3, L4),
             )

@@ -15,7 +15,7 @@ from sparseformats_kernels.cuda.devices import Device, device_of
 from sparseformats_kernels.triton import configs, nm_plain
 from sparseformats_kernels.triton.calls import activation_of, called_with, capability_of, has_bias
 from sparseformats_kernels.triton.launch import Launch, compiled
-from sparseformats_kernels.triton.nm_fragments import TILE_WORDS
+from sparseformats_kernels.triton.nm_bringing import TILE_WORDS
 from sparseformats_kernels.triton.nm_packing import COLUMNS, packed
 from sparseformats_kernels.triton.nm_variants import Facts, facts_of, sizes_of, specimen_of
 from sparseformats_kernels.triton.sending import Sender, refuse_in_capture

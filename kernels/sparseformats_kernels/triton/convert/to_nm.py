@@ -17,7 +17,7 @@ from sparseformats_kernels.triton.launch import Launch, Specimen, compiled
 
 __all__ = ["dense_to_nm", "specimen_of_pack"]
 
-_BLOCK, _WARPS = 1024, 4  # groups and warps of a program
+_BLOCK, _WARPS = 256, 4  # groups and warps of a program
 _N, _M = 2, 4
 
 
