@@ -38,7 +38,8 @@ class PatternReport:
     lost_elements : int
         Non-zeros that `prune` would drop.
     energy_lost : float
-        Their share of the sum of squares; NaN where that sum is not finite.
+        Their share of the sum of squares; NaN where float64 does not hold that sum, which is
+        infinite, NaN or too small.
     """
 
     n: int
@@ -144,14 +145,15 @@ def check_pattern(W: Any, pattern: str = "2:4") -> PatternReport:
         row_violations=by_row,
         places=tuple(places),
         lost_elements=lost,
-        energy_lost=_share(energy, all_energy),
+        energy_lost=_share(lost, energy, all_energy),
     )
 
 
-def _share(part: float, whole: float) -> float:
-    if not np.isfinite(whole):
-        return float("nan")
-    return part / whole if whole else 0.0
+def _share(lost: int, part: float, whole: float) -> float:
+    if not lost and np.isfinite(whole):
+        return 0.0
+    held = np.finfo(np.float64).tiny <= whole < np.inf  # smaller ones lack digits
+    return part / whole if held else float("nan")
 
 
 def _energy(lib: ArrayLibrary, x: Array) -> float:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from sparseformats._arrays import Array, placed
 from sparseformats._dtypes import itemsize
@@ -158,8 +157,9 @@ def _crowded(A: COO, target: Node, share: float | None) -> _Halves:
 
 
 def _share(min_fill: Any) -> float:
-    if isinstance(min_fill, bool) or not isinstance(min_fill, (int, float, np.number)):
+    if isinstance(min_fill, bool) or not isinstance(min_fill, Real):
         raise TypeError(f"split: min_fill must be a number, got {min_fill!r}")
-    if not 0 <= min_fill <= 1:
+    share = float(min_fill)
+    if not 0 <= share <= 1:
         raise ValueError(f"split: min_fill must be within 0 … 1, got {min_fill}")
-    return float(min_fill)
+    return share

@@ -157,7 +157,7 @@ def read_table(path: Path) -> MeasuredTable:
     """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not JSON: {error}") from error
     found = document.get("version") if isinstance(document, dict) else None
     if found != VERSION:
@@ -216,10 +216,17 @@ def installed_tables() -> MeasuredTable | None:
     """
     rows: list[Row] = []
     for folder in (user_directory() / "tables", shipped_tables()):
-        for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
+        for path in _tables_in(folder):
             try:
                 rows += read_table(path).rows
             except (ValueError, OSError) as error:
                 message = f"a table of measured times is not used: {error}"
                 warnings.warn(message, KernelLoadWarning, stacklevel=2)
     return MeasuredTable(rows) if rows else None
+
+
+def _tables_in(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.glob("*.json")) if folder.is_dir() else []
+    except OSError:  # a folder above it may not be looked into
+        return []

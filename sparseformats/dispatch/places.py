@@ -18,10 +18,14 @@ def shipped_tables() -> Path:
 def user_directory() -> Path:
     """Folder of the user's own files; not made by asking.
 
-    ``SPARSEFORMATS_CACHE``, else ``sparseformats`` in ``XDG_CACHE_HOME`` or ``~/.cache``.
+    ``SPARSEFORMATS_CACHE``, else ``sparseformats`` in ``XDG_CACHE_HOME`` or ``~/.cache``. A user
+    who has no home, as in some containers, has a folder that cannot be: nothing is found or kept.
     """
     chosen = os.environ.get(ENVIRONMENT, "").strip()
-    if chosen:
-        return Path(chosen).expanduser()
     base = os.environ.get("XDG_CACHE_HOME", "").strip()
-    return (Path(base) if base else Path.home() / ".cache") / "sparseformats"
+    try:
+        if chosen:
+            return Path(chosen).expanduser()
+        return (Path(base) if base else Path.home() / ".cache") / "sparseformats"
+    except RuntimeError:
+        return Path(os.devnull) / "sparseformats"

@@ -205,8 +205,9 @@ def within(i: int, buffers: Mapping[str, V]) -> dict[str, V]:
 
 
 def _flat(parts: Any) -> tuple[SparseMatrix, ...]:
-    if isinstance(parts, SparseMatrix):
-        raise TypeError(f"Sum takes a list of matrices, got one {type(parts).__name__}")
+    if isinstance(parts, SparseMatrix) or not isinstance(parts, Iterable):
+        one = "one " * isinstance(parts, SparseMatrix)
+        raise TypeError(f"Sum takes a list of matrices, got {one}{type(parts).__name__}")
     found: list[SparseMatrix] = []
     for part in parts:
         if not isinstance(part, SparseMatrix):

@@ -25,6 +25,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
+import numpy as np
+
 from sparseformats import _arrays
 from sparseformats._arrays import Array, ArrayLibrary
 from sparseformats._dtypes import VALUE_DTYPES, index_width
@@ -57,6 +59,8 @@ def from_parts(place: str, parts: Mapping[str, Any], stored: Any, copy: bool) ->
         The arrays contradict the layout or each other; names the array and the fault.
     TypeError, DeviceMismatchError
         Other things than arrays, of two libraries, of a wrong dtype; on two devices.
+    NotImplementedError
+        The values require grad while grad mode is on.
     """
     arrays = {name: x for name, x in parts.items() if name != "shape"}
     lib = _library(place, arrays)
@@ -105,6 +109,8 @@ def _shape(place: str, given: Any) -> tuple[int, int]:
         if lib.dtype_name(given)[:3] not in ("int", "uin"):
             _fault(place, "shape", f"must hold integers, got {lib.dtype_name(given)}")
         given = lib.to_numpy(given).reshape(-1).tolist()
+    if not isinstance(given, (list, tuple)) or not all(map(_is_size, given)):
+        _fault(place, "shape", f"must hold integers, got {given!r}")
     sizes = list(given)
     if len(sizes) != 2:
         _fault(place, "shape", f"a matrix has two dimensions, got {sizes}")
@@ -112,6 +118,10 @@ def _shape(place: str, given: Any) -> tuple[int, int]:
     if min(rows, k) < 0:
         _fault(place, "shape", f"sizes are not negative, got {sizes}")
     return rows, k
+
+
+def _is_size(given: Any) -> bool:
+    return isinstance(given, (int, np.integer)) and not isinstance(given, bool)
 
 
 def _mask(place: str, lib: ArrayLibrary, mask: Array, shape: tuple[int, int]) -> Array:
@@ -134,6 +144,11 @@ def _values(place: str, lib: ArrayLibrary, values: Array) -> Array:
         instead = '; use torch tensors, for files library="torch"' if wide else ""
         raise TypeError(
             f"{place}.compressed: {lib.name} arrays of {name} are not supported{instead}"
+        )
+    if lib.requires_grad(values):
+        raise NotImplementedError(
+            f"{place}.compressed: gradients through a sparse matrix's values are not supported "
+            "yet; pass detached values, or call it under torch.no_grad()"
         )
     return values
 

@@ -66,6 +66,8 @@ def read_compressed_tensors(
         `source` is nothing of the kind, or the library has no such dtype.
     FileNotFoundError, ImportError
         No such file; the package safetensors, or the library, is not installed.
+    NotImplementedError
+        Values of a mapping require grad while grad mode is on.
 
     Notes
     -----

@@ -15,7 +15,7 @@ from sparseformats.ops.facts import ALIGNMENT, as_precision, matmul_query
 from sparseformats.ops.layer_call import LayerCall, flattened, product_dtype, widened
 from sparseformats.ops.operands import Operands, read
 
-__all__ = ["Way", "is_direct", "turned", "way_of"]
+__all__ = ["Way", "is_direct", "turned", "way_of", "with_fresh"]
 
 
 class Way(NamedTuple):
@@ -112,7 +112,7 @@ def _way(call: LayerCall, epilogue: str | None, out: Array | None) -> Way:
     if out is not None and is_direct(way, out):
         target = out if vector else lib.reshape(out, turned(o.shape)).mT
         return way._replace(query=_with_out(o, target, query))
-    return way._replace(query=_with_fresh(o, query))
+    return way._replace(query=with_fresh(o, query))
 
 
 def _with_out(o: Operands, target: Array, query: Query) -> Query:
@@ -120,7 +120,7 @@ def _with_out(o: Operands, target: Array, query: Query) -> Query:
     return replace(query, out_layout=facts.out_layout, out_aligned=facts.out_aligned)
 
 
-def _with_fresh(o: Operands, query: Query) -> Query:
+def with_fresh(o: Operands, query: Query) -> Query:
     """The facts of a new result, row-major over the tokens."""
     m, n = o.m, o.columns
     thin = m == 1 or n == 1

@@ -113,11 +113,14 @@ class Plan:
         """
         if DYNAMO in modules and watched():
             return opaque(Plan.__call__)(self, X, out=out)
-        return execute(self._light(X, out), X, out, self._alpha, self._beta)
+        return self._run(self._light(X, out, self._values), X, out)
 
-    def _light(self, X: Array, out: Array | None) -> Light:
-        """The light plan of operands of these facts, found or made."""
-        values, lib = self._values, self._lib
+    def _run(self, light: Light, X: Array, out: Array | None) -> Array:
+        return execute(light, X, out, self._alpha, self._beta)
+
+    def _light(self, X: Array, out: Array | None, values: _Values) -> Light:
+        """The light plan of operands of these facts and of these values, found or made."""
+        lib = self._lib
         if values.is_current is not None and not values.is_current():
             values = self._replace(_Values(values.matrix()), values)
         light = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from sparseformats._arrays import Array
@@ -110,9 +111,21 @@ class SumExplanation:
 
 
 def explain_parts(
-    o: Operands, out: Array | None, alpha: Scalar, beta: Scalar, options: Options
+    o: Operands,
+    out: Array | None,
+    alpha: Scalar,
+    beta: Scalar,
+    options: Options,
+    *,
+    laid: Callable[[Operands, Query], Query] | None = None,
 ) -> SumExplanation:
-    """Judge the product of each part as `sums.multiply` would; loads no kernel."""
+    """Judge the product of each part as `sums.multiply` would; loads no kernel.
+
+    Parameters
+    ----------
+    laid : callable, optional
+        Adds to a query how the caller's new array for the result lies, where it makes one.
+    """
     A, met = _parts(o)
     unrounded = len(met) > 1 and accumulator(o.dtype) != o.dtype
     found: list[Explanation | None] = []
@@ -125,6 +138,7 @@ def explain_parts(
             query = judged(mine, None, alpha, 0, options._replace(unrounded=True))[1]
         else:
             query = query_of(mine, out, alpha, beta, options)
+            query = query if laid is None else laid(mine, query)
             if part is not met[0]:
                 query = replace(query, beta_zero=False, out_layout=query.out_layout or "C")
         found.append(reordering.explain(mine, part, query, options))

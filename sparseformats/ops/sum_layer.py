@@ -10,6 +10,7 @@ from sparseformats._dtypes import accumulator
 from sparseformats.formats import Sum
 from sparseformats.ops.beside import finished
 from sparseformats.ops.layer_call import LayerCall, flattened, product_dtype
+from sparseformats.ops.layer_ways import with_fresh
 from sparseformats.ops.operands import read
 from sparseformats.ops.preparing import Options
 from sparseformats.ops.product import lights
@@ -62,7 +63,8 @@ def explain_layer_of_sum(call: LayerCall) -> SumExplanation:
     """Judge the product of each part as `layer_of_sum` would."""
     vector = len(call.flat.shape) == 1
     p = read(call.W, call.flat if vector else call.flat.mT)
-    found = explain_parts(p, None, 1, 0, _options(call))
+    whole = accumulator(p.dtype) == p.dtype and not vector  # `_product` makes the array
+    found = explain_parts(p, None, 1, 0, _options(call), laid=with_fresh if whole else None)
     if call.epilogue is None:
         return found
     dtype: Any = accumulator(call.o.dtype)

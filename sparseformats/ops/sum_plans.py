@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NoReturn, final
+from threading import Lock
+from typing import Any, NoReturn, final
 
+from sparseformats import _arrays
 from sparseformats._arrays import Array
 from sparseformats._dtypes import accumulator
 from sparseformats.dispatch import Query
 from sparseformats.formats import Sum
 from sparseformats.ops.compiling import DYNAMO, entry, modules, opaque, watched
-from sparseformats.ops.light import execute
 from sparseformats.ops.operands import Operands, check_target, separate
 from sparseformats.ops.plans import Plan
 from sparseformats.ops.scalars import Scalar
@@ -24,7 +25,8 @@ __all__ = ["SumPlan"]
 class SumPlan:
     """A prepared product of a `Sum`; what `sparseformats.plan` returns for one.
 
-    It holds buffers of the parts but no matrix. Calls from several threads are safe.
+    It holds buffers of the parts but no matrix. Calls from several threads are safe, and each sees
+    the values of an update in all parts or in none.
 
     Attributes
     ----------
@@ -37,8 +39,8 @@ class SumPlan:
     """
 
     __slots__ = (
-        *("__weakref__", "_beta", "_device", "_dtype", "_idle", "_lib", "_met", "_shape"),
-        *("explanation", "plans", "query"),
+        *("__weakref__", "_beta", "_device", "_dtype", "_idle", "_lib", "_lock", "_met"),
+        *("_shape", "explanation", "plans", "query"),
     )
 
     def __init__(
@@ -51,7 +53,7 @@ class SumPlan:
         found = [None if plan is None else plan.explanation for plan in plans]
         self.explanation: SumExplanation = explained(o, query, found)
         self._beta, self._lib, self._device = beta, o.lib, A.device
-        self._shape, self._dtype = o.shape, o.dtype
+        self._shape, self._dtype, self._lock = o.shape, o.dtype, Lock()
         self._met = [plan for plan in plans if plan is not None]
         pairs = zip(A.parts, plans, strict=True)
         self._idle = [x for part, plan in pairs if plan is None for x in part.buffers().values()]
@@ -86,19 +88,24 @@ class SumPlan:
 
     def _multiplied(self, X: Array, out: Array | None) -> Array:
         met, half = self._met, accumulator(self._dtype) != self._dtype
+        with self._lock:  # no update comes between two parts
+            values = [plan._values for plan in met]
+        pairs = list(zip(met, values, strict=True))
         if len(met) > 1 and half:
             if out is not None:
                 separate(self._lib, X, out, self._arrays())
-            total = added(self._lib, [plan(X) for plan in met], accumulator(self._dtype))
+            products = [plan._run(plan._light(X, None, v), X, None) for plan, v in pairs]
+            total = added(self._lib, products, accumulator(self._dtype))
             return delivered(self._lib, total, out, self._beta, self._dtype)
         given = out
         if out is None:
-            out, met = met[0](X), met[1:]
-        lights = [plan._light(X, out) for plan in met]
+            (first, v), *pairs = pairs
+            out = first._run(first._light(X, None, v), X, None)
+        lights = [plan._light(X, out, v) for plan, v in pairs]
         if given is not None:
             X = separate(self._lib, X, out, self._arrays())
-        for plan, light in zip(met, lights, strict=True):
-            execute(light, X, out, plan._alpha, plan._beta)
+        for (plan, _), light in zip(pairs, lights, strict=True):
+            plan._run(light, X, out)
         return out
 
     def _arrays(self) -> list[Array]:
@@ -120,6 +127,11 @@ class SumPlan:
         RuntimeError, TypeError, DeviceMismatchError
             As of `Plan.update`.
         """
+        if _arrays.is_array(values) or not isinstance(values, Sequence):
+            raise TypeError(
+                f"update takes a list of {len(self.plans)} arrays, one for each part, got "
+                f"{type(values).__name__}"
+            )
         if len(values) != len(self.plans):
             raise ValueError(
                 f"update takes an array for each of {len(self.plans)} parts, got {len(values)}"
@@ -128,10 +140,19 @@ class SumPlan:
         for i, (plan, x) in enumerate(zip(self.plans, values, strict=True)):
             if plan is not None:
                 made.append((plan, plan._other(x)))
-            elif tuple(x.shape) != (0,):
-                raise ValueError(f"update: part {i} stores nothing, got values {tuple(x.shape)}")
-        for plan, new in made:
-            plan._replace(new)
+            else:
+                self._require_none(i, x)
+        with self._lock:
+            for plan, new in made:
+                plan._replace(new)
+
+    def _require_none(self, i: int, x: Any) -> None:
+        """Refuse values for part i, which stores nothing."""
+        if not _arrays.is_array(x) or _arrays.of(x) is not self._lib:
+            found = _arrays.of(x).name + " array" if _arrays.is_array(x) else type(x).__name__
+            raise TypeError(f"update: part {i} takes an empty {self._lib.name} array, got {found}")
+        if tuple(x.shape) != (0,):
+            raise ValueError(f"update: part {i} stores nothing, got values {tuple(x.shape)}")
 
     def __repr__(self) -> str:
         return f"<SumPlan {self.kernel}, {self.query.describe()}>"

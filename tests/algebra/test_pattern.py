@@ -91,10 +91,26 @@ def check_report(
         part = sum(
             (v for at, v in energy.items() if tuple(map(int, at)) not in kept), np.float64(0)
         )
-        if not np.isfinite(whole):
+        small = whole < np.finfo(np.float64).tiny and report.lost_elements
+        if not np.isfinite(whole) or small:
             assert np.isnan(report.energy_lost)
         else:
             assert np.isclose(report.energy_lost, part / whole if whole else 0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ([1e-200, 2e-200, 3e-200, 0.0], np.nan),  # squares that float64 does not hold
+        ([1e-160, 2e-160, 3e-160, 0.0], np.nan),  # nor with all their digits
+        ([1e-200, 0.0, 0.0, 0.0], 0.0),
+        ([1e200, 2e200, 3e200, 0.0], np.nan),
+        ([3.0, 1e-200, 4.0, 0.0], 0.0),
+        ([1.0, 2.0, 2.0, 4.0], 5 / 25),
+    ],
+)
+def test_a_share_is_told_where_float64_holds_it(row: list[float], expected: float) -> None:
+    np.testing.assert_equal(sf.check_pattern([row]).energy_lost, expected)
 
 
 @pytest.mark.parametrize("dtype", _dtypes.VALUE_DTYPES["torch"])

@@ -131,6 +131,9 @@ def test_a_pattern_of_trainable_blocks_stays_whole() -> None:
     S = sf.split(A, "bsr")
     assert (S.parts[0].zeros, S.parts[0].nnz, S.parts[1].nnz) == ("all", 8, 0)
     assert S.parts[0].blocksize == (2, 2)  # inherited
+    values = np.arange(1.0, 9.0).reshape(2, 2, 2)  # no zero tells of the mark
+    assert sf.split(A.with_data(values), "bsr").parts[0].zeros == "all"
+    assert sf.split(A.with_data(values).T, "bsr").parts[0].zeros == "all"
 
 
 def test_index_widths_are_kept() -> None:
@@ -170,6 +173,10 @@ def test_a_sum_can_be_split_anew() -> None:
         (
             lambda: sf.split(np.ones((2, 4)), "bsr", blocksize=2, min_fill=True),
             *(TypeError, "min_fill must be a number, got True"),
+        ),
+        (
+            lambda: sf.split(np.ones((2, 4)), "bsr", blocksize=2, min_fill=np.complex64(0.5)),
+            *(TypeError, "min_fill must be a number, got np.complex64"),
         ),
         (lambda: sf.split(np.ones(4), "2:4"), ValueError, r"2-D array, got shape \(4,\)"),
         (lambda: sf.split(object(), "2:4"), TypeError, "got object"),

@@ -14,6 +14,7 @@ import pytest
 import sparseformats as sf
 from sparseformats.cli import info, main
 from sparseformats.dispatch import places
+from sparseformats.dispatch.measurements import installed_tables
 
 ROOT = Path(__file__).parents[2]
 
@@ -124,3 +125,17 @@ def test_where_files_lie(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert places.user_directory() == Path.home() / ".cache" / "sparseformats"
     assert places.shipped_tables().name == "tables"
+
+
+def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    def home(path: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv(places.ENVIRONMENT, raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "expanduser", home)
+    folder = places.user_directory()
+    assert not (folder / "tables").is_dir()
+    with pytest.raises(OSError, match="Not a directory"):
+        folder.mkdir(parents=True, exist_ok=True)
+    assert installed_tables() is None or len(installed_tables()) >= 0

@@ -99,6 +99,9 @@ def test_no_json(tmp_path: Path) -> None:
     path.write_text("[1,", encoding="utf-8")
     with pytest.raises(ValueError, match="not JSON"):
         read_table(path)
+    path.write_text("[" * 100_000, encoding="utf-8")
+    with pytest.raises(ValueError, match="not JSON"):
+        read_table(path)
     path.write_text("[]", encoding="utf-8")
     with pytest.raises(ValueError, match="got version None"):
         read_table(path)
@@ -122,6 +125,22 @@ def test_the_users_files_are_read_once_and_bad_ones_are_named(
         assert tuning.measured(query(64)) == {"a": 3.0, "b": 2.5}
     with tuning.temporary(None):
         assert tuning.measured(query(64)) == {}
+
+
+def test_a_folder_that_may_not_be_looked_into_holds_no_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARSEFORMATS_CACHE", str(tmp_path))
+    expected, is_dir = installed_tables(), Path.is_dir
+
+    def locked(path: Path) -> bool:
+        if path == tmp_path / "tables":
+            raise PermissionError(path)
+        return is_dir(path)
+
+    monkeypatch.setattr(Path, "is_dir", locked)
+    found = installed_tables()
+    assert (found is None) == (expected is None)
 
 
 def measured(*rows: dict[str, Any]) -> MeasuredTable:

@@ -163,6 +163,14 @@ def test_codes_that_no_hardware_defines() -> None:
     assert "{" not in str(error.value)
 
 
+@pytest.mark.parametrize("code", [0b0100, 0b1101, 0b1111])
+def test_rows_that_were_added_are_empty(code: int) -> None:
+    packed = blobs.packed((96, 192), "float16").reshape(-1).clone()
+    packed.view(torch.uint8)[-1] = code << 4 | 0b1110
+    with pytest.raises(InvalidTensorError, match=f"code {code:#06b} of a row that was added"):
+        read(packed, "float16", (96, 192))
+
+
 @pytest.mark.parametrize("shape", [(48, 64), (32, 96), (0, 64), (32, 0)])
 def test_shapes_that_were_not_learnt(shape: tuple[int, int]) -> None:
     text = layout_of("float16").unfit(shape)

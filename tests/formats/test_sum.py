@@ -213,6 +213,7 @@ def test_shapes_beyond_64_bits_are_told_apart() -> None:
     ("parts", "text"),
     [
         (nm(), "a list of matrices, got one NM"),
+        (None, "a list of matrices, got NoneType"),
         ([nm(), np.ones(SHAPE)], "got ndarray; use sparseformats.asformat"),
     ],
 )

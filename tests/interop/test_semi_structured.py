@@ -115,6 +115,18 @@ def test_gradients_are_refused_in_grad_mode_only() -> None:
         from_torch(G)
     with torch.no_grad():
         assert sf.same(from_torch(G), from_torch(T))
+    held = tensor(tuple(T.shape), packed=T.packed.clone().requires_grad_(), meta=T.meta)
+    with pytest.raises(NotImplementedError, match="CUTLASS packs requires grad"):
+        from_torch(held)
+    with torch.no_grad():
+        assert sf.same(from_torch(held), from_torch(T))
+
+
+def test_values_and_metadata_lie_on_one_device() -> None:
+    T = sample()
+    apart = tensor(tuple(T.shape), packed=T.packed, meta=T.meta.to("meta"))
+    with pytest.raises(sf.DeviceMismatchError, match="values on 'cpu' and metadata on 'meta'"):
+        from_torch(apart)
 
 
 def test_other_front_doors_know_it() -> None:

@@ -127,8 +127,10 @@ def test_any_pattern(library: str, shape: tuple[int, int], column: bool) -> None
             if library != ("array_api_strict")
             else _arrays.library(library).reshape(parts["w.row_offsets"], (shape[0], 1))
         )
-    A = read_compressed_tensors(parts)["w"]
+    with unchanged(list(parts.values())):
+        A = read_compressed_tensors(parts)["w"]
     check_valid(A)
+    check_no_shared_memory(A, list(parts.values()))
     assert (A.format, A.shape, A.library) == ("csr", shape, library)
     assert A.nnz == mask.sum()
     expected = np.zeros(shape, np.int32)
@@ -289,6 +291,10 @@ def flipped(row: int, byte: int, bits: int) -> Any:
         ({"shape": np.array([2, 12, 1])}, ("a.b.shape", "two dimensions", "[2, 12, 1]")),
         ({"shape": np.array([2, -12])}, ("a.b.shape", "not negative", "[2, -12]")),
         ({"shape": np.array([2.0, 12.0])}, ("a.b.shape", "integers", "float64")),
+        ({"shape": [2.5, 12]}, ("a.b.shape", "integers", "[2.5, 12]")),
+        ({"shape": [True, 12]}, ("a.b.shape", "integers", "[True, 12]")),
+        ({"shape": 12}, ("a.b.shape", "integers", "got 12")),
+        ({"shape": "21"}, ("a.b.shape", "integers", "got '21'")),
         ({"shape": [2, 16]}, ("a.b.compressed", "(2, 8)", "(2, 16)", "(2, 6)")),
         ({"shape": [3, 12]}, ("a.b.bitmask", "(3, 2)", "got (2, 2)")),
         ({"shape": [2, 10]}, ("a.b.bitmask", "row 0", "past column 9")),
@@ -339,6 +345,15 @@ def test_faulty_offsets(offsets: Any, texts: tuple[str, ...]) -> None:
         assert text in str(error.value)
     with pytest.raises(ValueError, match=r"w\.bitmask: keeps 6 elements, .* shape \(5,\)"):
         read_compressed_tensors({**parts, "w.compressed": np.ones(5, np.float32)})
+
+
+def test_gradients_are_refused_in_grad_mode_only() -> None:
+    parts = {name: torch.from_numpy(x) for name, x in small().items()}
+    parts["a.b.compressed"].requires_grad_()
+    with pytest.raises(NotImplementedError, match=r"a\.b\.compressed: gradients"):
+        read_compressed_tensors(parts)
+    with torch.no_grad():
+        assert read_compressed_tensors(parts)["a.b"].nnz
 
 
 def test_nothing_to_read() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -401,6 +402,45 @@ def test_linear_of_one_part_may_be_fused_and_of_more_is_explained() -> None:
     np.testing.assert_array_equal(sf.linear(np.ones(8), lone, activation="relu"), np.ones(8))
     alone = sf.explain("linear", np.ones(8), lone, activation="relu")
     assert alone.query.format == "n:m"
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("dtype", ["float64", "complex64", "float16"])
+@pytest.mark.parametrize(("tokens", "turned"), [(0, False), (1, False), (64, False), (64, True)])
+def test_a_layer_runs_what_its_explanation_names(
+    tokens: int, turned: bool, dtype: str, library: str
+) -> None:
+    S = halves(dtype, library, (64, 8))
+    X = operand(dtype, library, (tokens, 8) if tokens else (8,))
+    if turned:
+        X = operand(dtype, library, (8, tokens)).T
+    with sf.tracing() as ran:
+        sf.linear(X, S)
+    names = [run.kernel for run in ran if run.op == "matmul"]
+    assert " + ".join(names) == sf.explain("linear", X, S).chosen
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_bias_of_a_wider_dtype_is_added_in_it(library: str) -> None:
+    S, X = halves("int8", library), operand("int8", library, (3, 24))
+    bias = array(library, np.arange(14) / 8)
+    y = sf.linear(X, S, bias)
+    exact = np.asarray(X, np.float64) @ np.asarray(S.to_dense(), np.float64).T + np.arange(14) / 8
+    np.testing.assert_array_equal(np.asarray(y), exact)
+    assert y.dtype == bias.dtype
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("dtype", HALF)
+def test_beta_scales_before_anything_is_rounded(dtype: str, library: str) -> None:
+    S = sf.split(array(library, np.full((2, 4), -1, host_dtype(dtype))), "2:4")
+    x = array(library, np.array([1, 1, 1, 0], host_dtype(dtype)))
+    one = np.array([1], host_dtype(dtype))
+    above = (one.view(np.int16) + 1).view(one.dtype)  # three times this lies between two numbers
+    expected = 3 * (float(above[0]) - 1)
+    for multiply in (partial(sf.matmul, S, beta=3), sf.plan(S, x, beta=3)):
+        y = multiply(x, out=array(library, np.repeat(above, 2)))
+        assert [float(each) for each in y] == [expected] * 2
 
 
 def test_torch_functions() -> None:

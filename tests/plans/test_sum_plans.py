@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import sparseformats as sf
+from sparseformats.ops import plans
 from tests.plans.support import operand, sample, spying
 
 
@@ -80,6 +81,43 @@ def test_values_are_updated_part_by_part() -> None:
         np.testing.assert_array_equal(plan(x), 2 * (S @ x))  # it stayed as it was
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float16"])
+@pytest.mark.parametrize("given", [False, True])
+def test_an_update_meets_all_parts_of_a_call_or_none(
+    dtype: str, given: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    S, x = in_parts(dtype=dtype), operand("numpy", (8, 3), dtype)
+    plan, expected = sf.plan(S, x), S @ x
+    fresh = [part.data * 2 for part in S.parts]
+    execute = plans.execute
+
+    def between(*args: Any) -> Any:
+        y = execute(*args)
+        plan.update(fresh)  # as another thread might, between two parts
+        return y
+
+    out = np.empty((12, 3), dtype) if given else None
+    monkeypatch.setattr(plans, "execute", between)
+    np.testing.assert_array_equal(plan(x, out=out), expected)
+    monkeypatch.undo()
+    np.testing.assert_array_equal(plan(x, out=out), 2 * expected)
+
+
+def test_what_cannot_be_values() -> None:
+    S, x = sf.split(sample(format="2:4"), "2:4"), operand("numpy", (8, 3))
+    plan, data = sf.plan(S, x), S.parts[0].data
+    expected = plan(x)
+    for wrong, text in (
+        (5, "a list of 2 arrays, one for each part, got int"),
+        (np.ones((2, 3)), "a list of 2 arrays, one for each part, got ndarray"),
+        ([data * 2, 5], "part 1 takes an empty numpy array, got int"),
+        ([data * 2, torch.zeros(0)], "part 1 takes an empty numpy array, got torch array"),
+    ):
+        with pytest.raises(TypeError, match=text):
+            plan.update(wrong)
+        np.testing.assert_array_equal(plan(x), expected)
+
+
 def test_parts_without_elements_have_no_plan() -> None:
     S = sf.split(sample(format="2:4"), "2:4")
     x = operand("numpy", (8, 3))
@@ -120,6 +158,17 @@ def test_out_may_overlap_the_operand(dtype: str) -> None:
     plan, expected = sf.plan(S, x), S @ x
     memory = x.copy()
     np.testing.assert_array_equal(plan(memory, out=memory), expected)
+
+
+def test_out_may_not_be_memory_of_a_part_that_stores_nothing() -> None:
+    S = sf.split(torch.eye(4, dtype=torch.int32), "2:4")
+    rest = S.parts[1]
+    assert isinstance(rest, sf.CSR)
+    x, out = torch.ones(4, dtype=torch.int32), rest.indptr[:4]
+    for multiply in (lambda: sf.plan(S, x)(x, out=out), lambda: sf.matmul(S, x, out=out)):
+        with pytest.raises(ValueError, match="out shares memory with the sparse matrix"):
+            multiply()
+    assert not rest.indptr.any()
 
 
 def test_it_belongs_to_its_process() -> None:

@@ -3,8 +3,9 @@
 A row is about one device, one version of the library, one matrix's shape and types, and a bucket of
 columns, since ids of algorithms mean nothing elsewhere. The user's file is
 ``cusparselt/algorithms.json`` in the folder that ``SPARSEFORMATS_CACHE`` names (by default
-``~/.cache/sparseformats``); it is read once a process and written after each search. A file that
-cannot be read is left alone.
+``~/.cache/sparseformats``); it is read once a process, and again when it is written after a search,
+so that processes keep each other's rows, but for two that write at once. A file that cannot be read
+is left alone, and a row whose algorithm no search would try is not used.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any, final
 from sparseformats.dispatch.places import user_directory
 from sparseformats.errors import KernelLoadWarning
 from sparseformats_kernels.cusparselt.plans import Algorithm
-from sparseformats_kernels.cusparselt.searching import Found
+from sparseformats_kernels.cusparselt.searching import Found, is_tried
 
 __all__ = ["CHOICES", "FACTS", "SEARCH", "Choices", "searches", "user_file"]
 
@@ -34,6 +35,7 @@ FACTS = ("device", "version", "dtype", "gives", "m", "k", "n", "x_order", "y_ord
 
 _VERSION = 1
 _Key = tuple[Any, ...]
+_Rows = dict[_Key, dict[str, Any]]
 
 
 def searches() -> bool:
@@ -53,7 +55,8 @@ class Choices:
     def __init__(self) -> None:
         self._lock = Lock()
         self._known: dict[_Key, tuple[Algorithm, str]] = {}
-        self._rows: dict[_Key, dict[str, Any]] | None = None  # of the user's file
+        self._is_read = False
+        self._rows: _Rows | None = None  # of the user's file; None where it must be left alone
 
     def find(self, facts: Mapping[str, Any]) -> Algorithm | None:
         """The algorithm for a product of these facts, None where nobody has searched."""
@@ -72,46 +75,39 @@ class Choices:
         if math.isfinite(found.default_us):
             row["default_us"] = round(found.default_us, 2)
         with self._lock:
-            rows = self._read()
+            self._read()
             self._known[key] = found.algorithm, "searched in this process"
-            if rows is not None:
-                rows[key] = row
-                _write(user_file(), rows.values())
+            mine, others = self._rows, _rows_of_user()
+            if mine is not None and others is not None:
+                self._rows = {**mine, **others, key: row}
+                _write(user_file(), self._rows.values())
 
     def forget(self) -> None:
         """Forget what is in memory; files are read again."""
         with self._lock:
-            self._known, self._rows = {}, None
+            self._known, self._rows, self._is_read = {}, None, False
 
     def _found(self, facts: Mapping[str, Any]) -> tuple[Algorithm, str] | None:
         with self._lock:
             self._read()
             return self._known.get(_key(facts))
 
-    def _read(self) -> dict[_Key, dict[str, Any]] | None:
-        """Rows of the user's file; None where it must be left alone."""
-        if self._rows is not None:
-            return None if self._rows is _UNREADABLE else self._rows
+    def _read(self) -> None:
+        """Take in the tables that we ship, then the user's file, once."""
+        if self._is_read:
+            return
         for path in sorted((Path(__file__).parent / "tables").glob("*.json")):
-            self._admit(_rows_of(path), path.name)
-        path = user_file()
-        try:
-            rows = _rows_of(path) if path.is_file() else []
-        except (OSError, ValueError) as error:
-            message = f"a table of cuSPARSELt's algorithms is not used: {error}"
-            warnings.warn(message, KernelLoadWarning, stacklevel=2)
-            self._rows = _UNREADABLE
-            return None
-        self._rows = {_key(row["facts"]): row for row in rows}
-        self._admit(rows, str(path))
-        return self._rows
+            self._admit(_rows_of(path).values(), path.name)
+        self._is_read = True
+        self._rows = _rows_of_user(warn=True)
+        self._admit((self._rows or {}).values(), str(user_file()))
 
     def _admit(self, rows: Iterable[dict[str, Any]], source: str) -> None:
         for row in rows:
-            self._known[_key(row["facts"])] = Algorithm(**row["config"]), source
+            algorithm = Algorithm(**row["config"])
+            if is_tried(algorithm):
+                self._known[_key(row["facts"])] = algorithm, source
 
-
-_UNREADABLE: dict[_Key, dict[str, Any]] = {}
 
 CHOICES = Choices()
 """Those of this process."""
@@ -121,8 +117,20 @@ def _key(facts: Mapping[str, Any]) -> _Key:
     return tuple(facts[name] for name in FACTS)
 
 
-def _rows_of(path: Path) -> list[dict[str, Any]]:
-    """Rows of a file.
+def _rows_of_user(*, warn: bool = False) -> _Rows | None:
+    """Rows of the user's file; None where it must be left alone."""
+    path = user_file()
+    try:
+        return _rows_of(path) if path.is_file() else {}
+    except (OSError, ValueError) as error:
+        if warn:
+            message = f"a table of cuSPARSELt's algorithms is not used: {error}"
+            warnings.warn(message, KernelLoadWarning, stacklevel=3)
+        return None
+
+
+def _rows_of(path: Path) -> _Rows:
+    """Rows of a file, by what they are about.
 
     Raises
     ------
@@ -133,7 +141,7 @@ def _rows_of(path: Path) -> list[dict[str, Any]]:
     """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not JSON: {error}") from error
     found = document.get("version") if isinstance(document, dict) else None
     if found != _VERSION:
@@ -144,7 +152,7 @@ def _rows_of(path: Path) -> list[dict[str, Any]]:
             f"{path}: expected rows, each of facts ({', '.join(FACTS)}) and a config (id, split_k, "
             "mode)"
         )
-    return rows
+    return {_key(row["facts"]): row for row in rows}
 
 
 def _is_row(row: Any) -> bool:
@@ -154,8 +162,9 @@ def _is_row(row: Any) -> bool:
     if not isinstance(facts, dict) or not isinstance(config, dict):
         return False
     whole = all(isinstance(number, int) for number in config.values())
-    known = set(config) == set(Algorithm._fields) and whole
-    return known and set(facts) == set(FACTS)
+    plain = all(isinstance(fact, (str, int)) for fact in facts.values())
+    known = set(config) == set(Algorithm._fields) and set(facts) == set(FACTS)
+    return known and whole and plain
 
 
 def _write(path: Path, rows: Iterable[dict[str, Any]]) -> None:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from sparseformats_kernels.cusparselt.api import ONE_KERNEL, TWO_KERNELS
 from sparseformats_kernels.cusparselt.plans import DEFAULT, Algorithm
 
-__all__ = ["TRUSTED", "Found", "Measure", "everything", "search", "splits", "whole"]
+__all__ = ["TRUSTED", "Found", "Measure", "everything", "is_tried", "search", "splits", "whole"]
 
 Measure = Callable[[Sequence[Algorithm], bool], Mapping[Algorithm, float]]
 """``(algorithms, thoroughly) -> microseconds``, of those that the library takes."""
@@ -57,6 +57,13 @@ def splits(algorithm: Algorithm) -> list[Algorithm]:
     """The same with sums in parts."""
     cut = [Algorithm(algorithm.id, s, mode) for s in _SPLITS for mode in (ONE_KERNEL, TWO_KERNELS)]
     return [*cut, Algorithm(algorithm.id, _SEGMENTS)]
+
+
+def is_tried(algorithm: Algorithm) -> bool:
+    """Whether a search may take it, whatever the library offers."""
+    known = 0 <= algorithm.id < TRUSTED
+    sums = [Algorithm(algorithm.id), *splits(algorithm)]
+    return algorithm == DEFAULT or (known and algorithm in sums)
 
 
 def everything(most: int) -> list[Algorithm]:

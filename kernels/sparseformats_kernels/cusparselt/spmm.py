@@ -91,13 +91,13 @@ class CuSparseLtProduct:
                 for part in state.parts
             ]
             return state.run(runs)
-        names = (query.epilogue or "").split("+")
+        relu = "relu" in (query.epilogue or "").split("+")
         if query.m and state.forced is None:
             for n in {query.n, query.n * query.batch} - {0}:
                 direct = is_direct(state, query.alpha_one, query.beta_zero)
                 served = serve(state.blob, (state.m, state.k), usual(query, n), direct)
-                state.prepare(served.problem, query.deterministic)
-        return Bound(state, "relu" if "relu" in names else None, query.deterministic)
+                state.prepare(served.problem._replace(relu=relu), query.deterministic)
+        return Bound(state, "relu" if relu else None, query.deterministic)
 
     bind_epilogue = bind
 

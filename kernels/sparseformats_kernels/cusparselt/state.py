@@ -101,7 +101,14 @@ class State:
             self._choose(problem, same_bits)
             launch = self.launch(problem, stream, 0, same_bits)
             if launch.plan.workspace and not self.device.can_allocate_in_capture():
-                self.spares.setdefault(problem, self._room(launch.plan))
+                self._keep_spare(problem, launch.plan)
+
+    def _keep_spare(self, problem: Problem, plan: Plan) -> None:
+        """Set a workspace aside for a graph, which could not get one."""
+        if problem not in self.spares:
+            with self.lock:
+                _make_room(self.spares, _ROOMS)
+                self.spares[problem] = self._room(plan)
 
     def make_plan(self, problem: Problem, algorithm: Algorithm, bias: int = 0) -> Plan:
         """A plan of the calling thread."""
@@ -131,7 +138,12 @@ class State:
 
     def _plans_bias(self, problem: Problem) -> bool:
         """Whether a bias at this address gets a plan of its own."""
-        known = self.biases.setdefault(problem._replace(bias=0), set())
+        plain = problem._replace(bias=0)
+        known = self.biases.get(plain)
+        if known is None:
+            with self.lock:
+                _make_room(self.biases, _LAUNCHES)
+                known = self.biases.setdefault(plain, set())
         if problem.bias not in known and len(known) < _BIASES:
             known.add(problem.bias)
         return problem.bias in known

@@ -20,6 +20,7 @@ from sparseformats import _arrays
 from sparseformats._arrays import Array, ArrayLibrary
 from sparseformats.convert.interop.cutlass24 import PACKINGS, pack, refuse_side_minus, unpack
 from sparseformats.convert.interop.move import to_library
+from sparseformats.errors import DeviceMismatchError
 from sparseformats.formats import NM, SparseMatrix, Transposed
 from sparseformats.formats.blob24 import LEARNT, BlobLayout, decode, elements, encode, learnt
 
@@ -43,6 +44,10 @@ def from_semi_structured(T: Any, stored: Any, copy: bool) -> SparseMatrix:
         A layout that is not known; the text says why and names an alternative.
     InvalidTensorError
         Metadata that no hardware defines.
+    DeviceMismatchError
+        Values and metadata on two devices.
+    NotImplementedError
+        The packed values require grad while grad mode is on.
     """
     read = _reader(T)
     m, n = (int(s) for s in T.shape)
@@ -84,7 +89,12 @@ def _read_cutlass(T: Any, packed: Any, meta: Any, shape: tuple[int, int]) -> tup
             f"{found[1]}; the layout is known for {expected[0]} with {expected[2]} {expected[1]}, "
             f"rows % {packing.rows} == 0 and columns % {2 * packing.width} == 0",
         )
-    return unpack(type(T).__name__, lib, packed.detach(), meta.detach())
+    if lib.device(meta) != lib.device(packed):
+        raise DeviceMismatchError(
+            f"from_torch: {type(T).__name__} has values on {lib.device(packed)!r} and metadata on "
+            f"{lib.device(meta)!r}"
+        )
+    return unpack(type(T).__name__, lib, _values(T, packed), meta.detach())
 
 
 def _read_cusparselt(T: Any, packed: Any, meta: Any, shape: tuple[int, int]) -> tuple[Array, Array]:
@@ -101,7 +111,17 @@ def _read_cusparselt(T: Any, packed: Any, meta: Any, shape: tuple[int, int]) -> 
     found, expected = int(packed.numel()), elements(dtype, shape)
     if not expected <= found < expected + shape[0]:  # torch fills up the last column of `packed`
         _refuse(T, f"of shape {shape} holds {found} elements of {dtype}, not {expected}")
-    return decode(type(T).__name__, lib, layout, lib.contiguous(packed.detach()), shape)
+    return decode(type(T).__name__, lib, layout, lib.contiguous(_values(T, packed)), shape)
+
+
+def _values(T: Any, packed: Any) -> Any:
+    if _arrays.of(packed).requires_grad(packed):
+        raise NotImplementedError(
+            f"from_torch: gradients through a sparse matrix's values are not supported yet, and "
+            f"what {type(T).__name__} packs requires grad; pack detached values, or call it under "
+            "torch.no_grad()"
+        )
+    return packed.detach()
 
 
 def _layout(lib: ArrayLibrary, x: Array, dtype: str) -> BlobLayout | str:

@@ -199,6 +199,16 @@ def test_an_algorithm_can_be_forced(library: Fake) -> None:
 # ---- where it is kept
 
 
+def table_of(facts: dict[str, Any], **config: Any) -> str:
+    row = {"facts": facts, "config": {"id": 4, "split_k": 1, "mode": 0} | config}
+    return json.dumps({"version": 1, "rows": [row]})
+
+
+def put(text: str) -> None:
+    user_file().parent.mkdir(parents=True, exist_ok=True)
+    user_file().write_text(text)
+
+
 def test_the_users_file_is_read_once_and_added_to() -> None:
     first = Choices()
     assert first.find(FACTS) is None
@@ -228,6 +238,10 @@ def test_the_users_file_is_read_once_and_added_to() -> None:
         ('{"version": 1, "rows": [{"facts": {}, "config": {}}]}', "expected rows"),
         ('{"version": 1, "rows": [4]}', "expected rows"),
         ('{"version": 1, "rows": [{"facts": 1, "config": 2}]}', "expected rows"),
+        (table_of(FACTS | {"m": [64]}), "expected rows"),
+        (table_of(FACTS | {"dtype": {}}), "expected rows"),
+        (table_of(FACTS, id=4.0), "expected rows"),
+        ("[" * 100_000, "not JSON"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_left_alone(text: str, why: str) -> None:
@@ -239,6 +253,64 @@ def test_a_file_that_cannot_be_read_is_left_alone(text: str, why: str) -> None:
     found.keep(FACTS, FOUND)
     assert found.find(FACTS) == Algorithm(4)  # in memory
     assert user_file().read_text() == text
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"id": TRUSTED},  # a product by it might end the process
+        {"id": 10**30},
+        {"id": -5},
+        {"id": -1, "split_k": 2},
+        {"split_k": -7},
+        {"split_k": 2, "mode": 99},
+    ],
+    ids=str,
+)
+def test_a_row_that_no_search_would_write_is_not_used(config: dict[str, int]) -> None:
+    put(table_of(FACTS, **config))
+    assert Choices().find(FACTS) is None
+
+
+@pytest.mark.parametrize("algorithm", [DEFAULT, *everything(2), *everything(99)[-7:]])
+def test_whatever_a_search_tries_is_used(algorithm: Algorithm) -> None:
+    Choices().keep(FACTS, Found(algorithm, 1.0, 2.0))
+    assert Choices().find(FACTS) == algorithm
+
+
+def test_processes_keep_each_others_rows() -> None:
+    first, second = Choices(), Choices()
+    assert first.find(FACTS) is second.find(FACTS) is None
+    first.keep(FACTS, FOUND)
+    second.keep(FACTS | {"n": 64}, Found(DEFAULT, 5.0, 5.0))
+    third = Choices()
+    assert third.find(FACTS) == Algorithm(4)
+    assert third.find(FACTS | {"n": 64}) == DEFAULT
+
+
+def test_a_write_that_fails_leaves_the_file_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, write = Choices(), Path.write_text
+    found.keep(FACTS, FOUND)
+    before, folder = user_file().read_text(), user_file().parent
+    assert list(folder.iterdir()) == [user_file()]  # nothing lies beside it
+
+    def until_full(path: Path, text: str, **options: Any) -> int:
+        write(path, text[:9], **options)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", until_full)
+    found.keep(FACTS | {"n": 64}, FOUND)
+    assert user_file().read_text() == before
+    assert list(folder.iterdir()) == [user_file()]
+
+
+def test_a_file_that_was_damaged_meanwhile_is_left_alone() -> None:
+    found = Choices()
+    assert found.find(FACTS) is None
+    put("{")
+    found.keep(FACTS, FOUND)
+    assert user_file().read_text() == "{"
+    assert found.find(FACTS) == Algorithm(4)
 
 
 def test_a_folder_that_cannot_be_written_does_no_harm(

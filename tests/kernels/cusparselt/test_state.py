@@ -298,6 +298,26 @@ def test_what_is_kept_is_limited(A: Any, library: Fake, monkeypatch: pytest.Monk
     assert len(library.living("plan")) <= 3 + 4 + 5
 
 
+def test_memory_for_graphs_and_addresses_of_biases_are_limited(
+    A: Any, library: Fake, device: FakeDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_module, "_ROOMS", 3)
+    monkeypatch.setattr(state_module, "_LAUNCHES", 4)
+    device.allocates = False
+    state, _ = bound(A, operand(64, 8))
+    b = torch.ones(48, dtype=torch.float16)
+    for n in range(8, 100, 8):
+        X, out = operand(64, n), operand(48, n)
+        run = CuSparseLtProduct.bind_epilogue(state, query_for(A, X, epilogue="bias"))
+        assert same(run(X, None, 1, 0, b), expected(A, X) + 1)
+        assert len(state.spares) <= 3
+        assert len(state.biases) <= 4
+        device.current, device.graph = 8, n
+        plain = CuSparseLtProduct.bind(state, query_for(A, X))
+        assert same(plain(X, out, 1, 0), expected(A, X))  # by what was set aside
+        device.current, device.graph = 0, 0
+
+
 def test_the_dense_form_is_freed_after_packing(A: Any, library: Fake) -> None:
     state, _ = packed(A, operand(64, 8))
     own = {A.lib.address(x) for x in A.buffers().values()}
@@ -332,6 +352,20 @@ def test_bytes_that_no_workspace_needs_are_not_taken(
 
 
 # ---- failures
+
+
+def test_a_layers_first_call_finds_what_bind_prepared(
+    A: Any, library: Fake, device: FakeDevice
+) -> None:
+    device.allocates = False
+    X, out = operand(64, 24), operand(48, 24)
+    state, query = packed(A, X, epilogue="relu")
+    run = CuSparseLtProduct.bind_epilogue(state, query)
+    calls = len(library.named("MatmulPlanInit"))
+    assert same(run(X, None, 1, 0), expected(A, X).relu())
+    assert len(library.named("MatmulPlanInit")) == calls == 1
+    device.current, device.graph = 8, 3
+    assert same(run(X, out, 1, 0), expected(A, X).relu())  # in memory that was set aside
 
 
 @pytest.mark.parametrize(
