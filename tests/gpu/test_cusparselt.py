@@ -276,6 +276,20 @@ def test_fp8_rounds_as_torch_does(device: str) -> None:
     assert torch.equal(y.float().isnan(), exact.to(torch.float8_e4m3fn).float().isnan())
 
 
+def test_scaled_fp8_leaves_its_sums_unrounded(device: str) -> None:
+    W = sf.prune(torch.randn(256, 1024, device=device), "2:4").astype("float8_e4m3fn")
+    X = torch.randn(100, 1024, device=device).to(torch.float8_e4m3fn)
+    a, b = torch.rand(100, device=device) + 0.5, torch.rand(256, device=device) + 0.5
+    options = {"scale_a": a, "scale_b": b, "out_dtype": "bfloat16", "kernel": "cusparselt-fp8"}
+    with sf.tracing() as trace:
+        y = sf.linear(X, W, **options)
+    assert [run.kernel for run in trace if run.op == "matmul"] == ["cusparselt-fp8"]
+    D = W.to_dense().float().double()
+    scales = a.double()[:, None] * b.double()[None, :]
+    exact, size = (X.float().double() @ D.T) * scales, X.float().double().abs() @ D.abs().T * scales
+    assert ((y.double() - exact).abs() <= 2.0**-8 * exact.abs() + 2.0**-12 * size).all()
+
+
 # ---- algorithms
 
 

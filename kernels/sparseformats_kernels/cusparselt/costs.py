@@ -40,7 +40,7 @@ def _copies(query: Query, n: int) -> float:
     if ragged or query.k % edge or turned or _lies_badly(query.x_layout, query.x_aligned):
         found += _COPY + moving(2.0 * query.k * n * item)
     scaled = query.out_dtype == "int32" and not (query.alpha_one and query.beta_zero)
-    other = query.a_dtype == "float8_e4m3fn" or scaled
+    other = query.out_dtype == "float8_e4m3fn" or scaled
     bad = _lies_badly(query.out_layout, query.out_aligned)
     if ragged or query.m % edge or other or bad:
         found += _COPY + moving(2.0 * query.m * n * max(width(query), 4 if other else 0))

@@ -68,6 +68,29 @@ def test_layers(tokens: tuple[int, ...], epilogue: str, library: Fake) -> None:
         assert library.named("Matmul")[-1][4] == X.data_ptr()
 
 
+@pytest.mark.parametrize("scales", [(), ("a",), ("a", "b")])
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "int8"])
+def test_scaled_layers_are_rounded_once(dtype: str, scales: tuple[str, ...]) -> None:
+    """Sums come unrounded; scales, bias and the rounding follow in float32."""
+    name = {"float8_e4m3fn": "cusparselt-fp8", "int8": "cusparselt-int8"}[dtype]
+    W, X = matrix((48, 64), dtype), operand(64, 24, dtype, "F", seed=2).T
+    options: dict[str, Any] = {"out_dtype": "bfloat16", "kernel": f"{name}-here"}
+    exact = X.double() @ W.to_dense().double().T
+    if "a" in scales:
+        options["scale_a"] = torch.linspace(0.5, 2, 24)
+        exact *= options["scale_a"].double()[:, None]
+    if "b" in scales:
+        options["scale_b"] = 0.125
+        exact *= 0.125
+    bias = torch.linspace(-1, 1, 48)
+    with dispatch.temporary(here(name)), sf.tracing() as trace:
+        y = sf.linear(X, W, bias, **options)
+    assert [run.kernel for run in trace] == [f"{name}-here"]
+    assert y.dtype == torch.bfloat16
+    exact += bias.double()
+    assert ((y.double() - exact).abs() <= 2**-8 * exact.abs() + 1e-5).all()
+
+
 def test_an_operand_from_the_left_and_batches() -> None:
     A = matrix((48, 64))
     D = A.to_dense().double()
