@@ -73,6 +73,11 @@ class State:
         self.lock = Lock()
         self.device.settle()  # other streams may use it at once
 
+    @property
+    def lib(self) -> ArrayLibrary:
+        """The array library of matrix and operands."""
+        return self.device.lib
+
     def tiles(self, config: Config, columns: int) -> Lists:
         """The tiles of a result that is so many tiles wide."""
         key = (config.BM, config.BK, config.G, columns)

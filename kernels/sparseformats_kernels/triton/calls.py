@@ -1,7 +1,8 @@
-"""Facts of a call that comes without a query, as `run` gets it."""
+"""Product kernels that are bound to facts of a call; the facts of one that comes without."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -9,10 +10,10 @@ from sparseformats._arrays import Array, ArrayLibrary
 from sparseformats._dtypes import itemsize
 from sparseformats.dispatch.query import Query
 
-__all__ = ["activation_of", "called_with", "capability_of", "has_bias"]
+__all__ = ["Bindable", "activation_of", "capability_of", "has_bias"]
 
 
-def called_with(
+def _called_with(
     query: Query,
     lib: ArrayLibrary,
     x: Array,
@@ -32,6 +33,39 @@ def called_with(
         beta_zero=bool(scalars[1] == 0),
         epilogue="+".join(filter(None, names)) or None,
     )
+
+
+class Bindable:
+    """A product kernel that is prepared for calls of the same facts; one call is the first of many.
+
+    What derives from it gives `bind`. Its states have the attributes ``query`` and ``lib``.
+    """
+
+    @staticmethod
+    def bind(state: Any, query: Query) -> Callable[..., Array]:
+        """What serves calls of these facts: ``(x, out, alpha, beta, bias) -> y``."""
+        raise NotImplementedError
+
+    @classmethod
+    def bind_epilogue(cls, state: Any, query: Query) -> Callable[..., Array]:
+        """The same, with what follows the product fused."""
+        return cls.bind(state, query)
+
+    @classmethod
+    def run(
+        cls,
+        state: Any,
+        x: Array,
+        out: Array | None,
+        alpha: Any,
+        beta: Any,
+        *,
+        bias: Array | None = None,
+        activation: str | None = None,
+    ) -> Array:
+        """Multiply a single time, as `bind` would again and again."""
+        query = _called_with(state.query, state.lib, x, out, (alpha, beta), bias, activation)
+        return cls.bind(state, query)(x, out, alpha, beta, bias)
 
 
 def _layout(lib: ArrayLibrary, x: Array) -> str:

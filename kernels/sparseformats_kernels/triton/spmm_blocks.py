@@ -13,7 +13,7 @@ from sparseformats.formats import SparseMatrix
 from sparseformats_kernels.cuda.devices import Device
 from sparseformats_kernels.triton import configs
 from sparseformats_kernels.triton.block_state import ALIGNED, State
-from sparseformats_kernels.triton.calls import activation_of, called_with, capability_of, has_bias
+from sparseformats_kernels.triton.calls import Bindable, activation_of, capability_of, has_bias
 from sparseformats_kernels.triton.launch import Launch, Specimen, compiled
 from sparseformats_kernels.triton.sending import Sender, refuse_in_capture
 from sparseformats_kernels.triton.sizes import processors_of
@@ -27,7 +27,7 @@ _TYPES = {"float16": "fp16", "bfloat16": "bf16"}
 
 
 @final
-class TritonBlocks:
+class TritonBlocks(Bindable):
     """The warp-specialised kernel: half types, blocks of 16, 32, 64 or multiples of 64."""
 
     @staticmethod
@@ -41,27 +41,9 @@ class TritonBlocks:
         return State(A, query)
 
     @staticmethod
-    def run(
-        state: State,
-        x: Array,
-        out: Array | None,
-        alpha: Any,
-        beta: Any,
-        *,
-        bias: Array | None = None,
-        activation: str | None = None,
-    ) -> Array:
-        """Multiply a single time, as `bind` would again and again."""
-        lib = state.device.lib
-        query = called_with(state.query, lib, x, out, (alpha, beta), bias, activation)
-        return TritonBlocks.bind(state, query)(x, out, alpha, beta, bias)
-
-    @staticmethod
     def bind(state: State, query: Query) -> Callable[..., Array]:
         """Compile for calls of these facts, and lay out their parameters."""
         return Call(state, query)
-
-    bind_epilogue = bind
 
 
 class Call:

@@ -12,7 +12,7 @@ from sparseformats.dispatch.query import Query
 from sparseformats.formats import SparseMatrix
 from sparseformats_kernels.cuda.devices import Device, device_of
 from sparseformats_kernels.triton import configs
-from sparseformats_kernels.triton.calls import called_with
+from sparseformats_kernels.triton.calls import Bindable
 from sparseformats_kernels.triton.few import multiply_few
 from sparseformats_kernels.triton.items import ItemLists, tops
 from sparseformats_kernels.triton.packing import Blocks, blocks_of
@@ -85,7 +85,7 @@ KERNEL = Kernel(multiply_few, _ARRAYS, _constants)
 
 
 @final
-class TritonFew:
+class TritonFew(Bindable):
     """The kernel for a few columns: half types and float32."""
 
     @staticmethod
@@ -99,23 +99,6 @@ class TritonFew:
         return State(A, query)
 
     @staticmethod
-    def run(
-        state: State,
-        x: Array,
-        out: Array | None,
-        alpha: Any,
-        beta: Any,
-        *,
-        bias: Array | None = None,
-        activation: str | None = None,
-    ) -> Array:
-        """Multiply a single time, as `bind` would again and again."""
-        query = called_with(state.query, state.lib, x, out, (alpha, beta), bias, activation)
-        return TritonFew.bind(state, query)(x, out, alpha, beta, bias)
-
-    @staticmethod
     def bind(state: State, query: Query) -> Callable[..., Array]:
         """Compile for calls of these facts."""
         return Call(KERNEL, state, query)
-
-    bind_epilogue = bind

@@ -13,7 +13,7 @@ from sparseformats.dispatch.query import Query
 from sparseformats.formats import NM, SparseMatrix
 from sparseformats_kernels.cuda.devices import Device, device_of
 from sparseformats_kernels.triton import configs, nm_plain
-from sparseformats_kernels.triton.calls import activation_of, called_with, capability_of, has_bias
+from sparseformats_kernels.triton.calls import Bindable, activation_of, capability_of, has_bias
 from sparseformats_kernels.triton.launch import Launch, compiled
 from sparseformats_kernels.triton.nm_bringing import TILE_WORDS
 from sparseformats_kernels.triton.nm_packing import COLUMNS, packed
@@ -56,7 +56,7 @@ class State:
 
 
 @final
-class TritonNM:
+class TritonNM(Bindable):
     """The kernel of 2:4 matrices for few columns: half types."""
 
     @staticmethod
@@ -65,26 +65,9 @@ class TritonNM:
         return State(A, query)
 
     @staticmethod
-    def run(
-        state: State,
-        x: Array,
-        out: Array | None,
-        alpha: Any,
-        beta: Any,
-        *,
-        bias: Array | None = None,
-        activation: str | None = None,
-    ) -> Array:
-        """Multiply a single time, as `bind` would again and again."""
-        query = called_with(state.query, state.lib, x, out, (alpha, beta), bias, activation)
-        return TritonNM.bind(state, query)(x, out, alpha, beta, bias)
-
-    @staticmethod
     def bind(state: State, query: Query) -> Callable[..., Array]:
         """Compile for calls of these facts."""
         return _Call(state, query)
-
-    bind_epilogue = bind
 
 
 class _Call:

@@ -9,7 +9,7 @@ from sparseformats._arrays import Array
 from sparseformats.dispatch.query import Query
 from sparseformats.formats import SparseMatrix
 from sparseformats_kernels.triton import block_state, configs, spmm_blocks
-from sparseformats_kernels.triton.calls import activation_of, called_with, capability_of, has_bias
+from sparseformats_kernels.triton.calls import Bindable, activation_of, capability_of, has_bias
 from sparseformats_kernels.triton.launch import Launch, Specimen, compiled
 from sparseformats_kernels.triton.schedule import schedule
 from sparseformats_kernels.triton.sending import KEPT_LISTS
@@ -98,7 +98,7 @@ class State(block_state.State):
 
 
 @final
-class TritonShared:
+class TritonShared(Bindable):
     """The kernel for half types and blocks of 16 or 32 rows, and of 16, 32 or 64 columns."""
 
     @staticmethod
@@ -112,27 +112,9 @@ class TritonShared:
         return State(A, query)
 
     @staticmethod
-    def run(
-        state: State,
-        x: Array,
-        out: Array | None,
-        alpha: Any,
-        beta: Any,
-        *,
-        bias: Array | None = None,
-        activation: str | None = None,
-    ) -> Array:
-        """Multiply a single time, as `bind` would again and again."""
-        lib = state.device.lib
-        query = called_with(state.query, lib, x, out, (alpha, beta), bias, activation)
-        return TritonShared.bind(state, query)(x, out, alpha, beta, bias)
-
-    @staticmethod
     def bind(state: State, query: Query) -> Callable[..., Array]:
         """Compile for calls of these facts, and lay out their parameters."""
         return Call(state, query)
-
-    bind_epilogue = bind
 
 
 class Call(spmm_blocks.Call):

@@ -11,7 +11,7 @@ from sparseformats.dispatch.query import Query
 from sparseformats.formats import SparseMatrix
 from sparseformats_kernels.cuda.devices import Device, device_of
 from sparseformats_kernels.triton import configs, gather
-from sparseformats_kernels.triton.calls import called_with
+from sparseformats_kernels.triton.calls import Bindable
 from sparseformats_kernels.triton.items import ItemLists, tops
 from sparseformats_kernels.triton.packing import tiles
 from sparseformats_kernels.triton.sizes import HOST, processors_of
@@ -76,7 +76,7 @@ KERNEL = Kernel(gather.multiply, (("values", False), ("columns", True)), _consta
 
 
 @final
-class TritonTiles:
+class TritonTiles(Bindable):
     """The gathering kernel: half types and float32."""
 
     @staticmethod
@@ -91,23 +91,6 @@ class TritonTiles:
         return State(A, query)
 
     @staticmethod
-    def run(
-        state: State,
-        x: Array,
-        out: Array | None,
-        alpha: Any,
-        beta: Any,
-        *,
-        bias: Array | None = None,
-        activation: str | None = None,
-    ) -> Array:
-        """Multiply a single time, as `bind` would again and again."""
-        query = called_with(state.query, state.lib, x, out, (alpha, beta), bias, activation)
-        return TritonTiles.bind(state, query)(x, out, alpha, beta, bias)
-
-    @staticmethod
     def bind(state: State, query: Query) -> Callable[..., Array]:
         """Compile for calls of these facts."""
         return Call(KERNEL, state, query)
-
-    bind_epilogue = bind
