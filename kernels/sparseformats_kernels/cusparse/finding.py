@@ -6,10 +6,7 @@ second copy would only cost memory. Nothing is loaded to list kernels, unless it
 
 from __future__ import annotations
 
-import glob
-import os
 import re
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from threading import Lock
@@ -17,6 +14,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from sparseformats.dispatch.record import Reason, Requirement
+from sparseformats_kernels.cuda import libraries
 
 if TYPE_CHECKING:
     from sparseformats_kernels.cusparse.api import Api
@@ -25,10 +23,7 @@ __all__ = ["CuSparse", "find", "installed", "mapped", "the_api"]
 
 _MAPPED = re.compile(r"(/\S*/libcusparse\.so(?:\.\d+)*)\s*$", re.MULTILINE)
 _NAMES = ("libcusparse.so.12", "libcusparse.so.13", "libcusparse.so")
-_CACHE = "/etc/ld.so.cache"
 _HINT = "install nvidia-cusparse, or torch or CuPy for CUDA 12.4 or later, which bring it"
-
-_PATIENCE = 1.0  # seconds for which a search in vain is believed
 
 _lock = Lock()
 # "api": an Api, or the text of what loading it raised; "absent until": a time.
@@ -37,43 +32,20 @@ _state: dict[str, Any] = {}
 
 def mapped(maps: str | None = None) -> str | None:
     """Path of the library that this process has loaded already."""
-    if maps is None:
-        try:
-            with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
-                maps = file.read()
-        except OSError:
-            return None
-    found = _MAPPED.search(maps)
-    return found[1] if found else None
+    return libraries.in_process(_MAPPED, maps)
 
 
 def _folders() -> Iterator[str]:
     """Folders in which packages and toolkits keep it."""
-    for path in dict.fromkeys(sys.path):
-        yield from glob.glob(os.path.join(path or ".", "nvidia", "cu[0-9]*", "lib"))
-        yield os.path.join(path or ".", "nvidia", "cusparse", "lib")
-    yield from os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
-    for name in ("CUDA_PATH", "CUDA_HOME"):
-        if name in os.environ:
-            yield os.path.join(os.environ[name], "lib64")
-    yield "/usr/local/cuda/lib64"
+    return libraries.folders("nvidia/cu[0-9]*/lib", "nvidia/cusparse/lib")
 
 
 def installed(folders: Iterable[str] | None = None) -> str | None:
     """Path of a library that could be loaded, by name where only the linker knows it."""
-    for folder in _folders() if folders is None else folders:
-        for name in _NAMES:
-            path = os.path.join(folder, name)
-            if folder and os.path.isfile(path):
-                return path
-    if folders is not None:
-        return None
-    try:
-        with open(_CACHE, "rb") as file:
-            known = file.read()
-    except OSError:
-        return None
-    return next((name for name in _NAMES[:2] if name.encode() + b"\0" in known), None)
+    found = libraries.first(_folders() if folders is None else folders, _NAMES)
+    if found is not None or folders is not None:
+        return found
+    return libraries.known_to_linker(_NAMES[:2])
 
 
 def find() -> str | None:
@@ -132,7 +104,7 @@ class CuSparse(Requirement):
             return self.load()
         if installed() is not None:
             return None
-        _state["absent until"] = monotonic() + _PATIENCE
+        _state["absent until"] = monotonic() + libraries.PATIENCE
         return self._missing()
 
     def load(self) -> Reason | None:

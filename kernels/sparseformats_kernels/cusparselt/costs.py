@@ -10,7 +10,7 @@ __all__ = ["by_torch", "product"]
 
 # Multiplications and additions a microsecond of the whole shape, zeros counted: what large products
 # reach with an algorithm that was searched for.
-_RATES = {"float16": 1.1e9, "bfloat16": 1.1e9, "float32": 5e8}
+_RATES = {"float16": 1.1e9, "bfloat16": 1.1e9}
 _BYTES = {"int8": 1.8e9, "float8_e4m3fn": 1.55e9}
 _FEW = 64  # columns up to which weights are read at a part of the device's rate
 _READING = 0.4

@@ -6,10 +6,7 @@ would only cost memory. Nothing is loaded to list kernels, unless it is loaded a
 
 from __future__ import annotations
 
-import glob
-import os
 import re
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from threading import Lock
@@ -17,6 +14,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from sparseformats.dispatch.record import Reason, Requirement
+from sparseformats_kernels.cuda import libraries
 from sparseformats_kernels.cusparselt.versions import KNOWN, Version, known_versions, written
 
 if TYPE_CHECKING:
@@ -28,10 +26,7 @@ __all__ = ["CuSparseLt", "find", "installed", "mapped", "the_api", "trouble"]
 _MAPPED = re.compile(r"(/\S*/libcusparseLt[-\w]*\.so(?:\.\d+)*)\s*$", re.MULTILINE)
 _PATTERNS = ("libcusparseLt.so.0", "libcusparseLt-*.so.0", "libcusparseLt.so")
 _LINKED = "libcusparseLt.so.0"
-_CACHE = "/etc/ld.so.cache"
 _HINT = "install nvidia-cusparselt-cu12 or -cu13 0.8, or a torch for CUDA that brings it"
-
-_PATIENCE = 1.0  # seconds for which a search in vain is believed
 
 _lock = Lock()
 # "api": an Api, or a Reason why there is none; "absent until": a time.
@@ -40,44 +35,20 @@ _state: dict[str, Any] = {}
 
 def mapped(maps: str | None = None) -> str | None:
     """Path of the library that this process has loaded already."""
-    if maps is None:
-        try:
-            with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
-                maps = file.read()
-        except OSError:
-            return None
-    found = _MAPPED.search(maps)
-    return found[1] if found else None
+    return libraries.in_process(_MAPPED, maps)
 
 
 def _folders() -> Iterator[str]:
     """Folders in which packages and toolkits keep it."""
-    for path in dict.fromkeys(sys.path):
-        yield os.path.join(path or ".", "nvidia", "cusparselt", "lib")
-        yield from glob.glob(os.path.join(path or ".", "nvidia", "cu[0-9]*", "lib"))
-        yield os.path.join(path or ".", "torch", "lib")
-    yield from os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
-    for name in ("CUDA_PATH", "CUDA_HOME"):
-        if name in os.environ:
-            yield os.path.join(os.environ[name], "lib64")
-    yield "/usr/local/cuda/lib64"
+    return libraries.folders("nvidia/cusparselt/lib", "nvidia/cu[0-9]*/lib", "torch/lib")
 
 
 def installed(folders: Iterable[str] | None = None) -> str | None:
     """Path of a library that could be loaded, by name where only the linker knows it."""
-    for folder in _folders() if folders is None else folders:
-        for pattern in _PATTERNS if folder else ():
-            found = sorted(glob.glob(os.path.join(glob.escape(folder), pattern)))
-            if found:
-                return found[0]
-    if folders is not None:
-        return None
-    try:
-        with open(_CACHE, "rb") as file:
-            known = file.read()
-    except OSError:
-        return None
-    return _LINKED if _LINKED.encode() + b"\0" in known else None
+    found = libraries.first(_folders() if folders is None else folders, _PATTERNS)
+    if found is not None or folders is not None:
+        return found
+    return libraries.known_to_linker((_LINKED,))
 
 
 def find() -> str | None:
@@ -129,7 +100,7 @@ def trouble() -> Reason | None:
         if not mapped():
             if installed() is not None:
                 return None
-            _state["absent until"] = monotonic() + _PATIENCE
+            _state["absent until"] = monotonic() + libraries.PATIENCE
             return _missing()
     return _loaded_trouble()
 
