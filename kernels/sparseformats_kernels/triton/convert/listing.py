@@ -76,9 +76,9 @@ def write_pieces(
 def count_columns(indices, indptr, table, m, n, ROWS: tl.constexpr, E: tl.constexpr):
     """``table[i, j]`` becomes how many of the ROWS rows from ``i ROWS`` on have column j."""
     mine = table + tl.program_id(0).to(tl.int64) * n
-    for start in range(0, n, CLEAR):
-        j = start + tl.arange(0, CLEAR)
-        tl.store(mine + j, tl.zeros((CLEAR,), tl.int32), mask=j < n)
+    for first_column in range(0, n, CLEAR):
+        column = first_column + tl.arange(0, CLEAR)
+        tl.store(mine + column, tl.zeros((CLEAR,), tl.int32), mask=column < n)
     tl.debug_barrier()  # each row reads what other threads wrote
     first = tl.program_id(0) * ROWS
     for row in range(first, tl.minimum(first + ROWS, m)):

@@ -44,8 +44,8 @@ WARPS |= dict.fromkeys(("count_columns", "place_columns"), 8)
 HEIGHTS = {"write_stored": edges.WRITTEN, "count_pieces": lists.COUNTED}
 
 
-def specimen(name: str, block: int, dtype: str = "i16") -> Specimen:
-    """A kernel as it is compiled for values of two bytes and square blocks."""
+def specimen(name: str, block: int, dtype: str = "i16", width: str = "i32") -> Specimen:
+    """A kernel as it is compiled for values of two bytes, square blocks and a width of indices."""
     function = KERNELS[name]
     each = min(edges.ELEMENTS, block * block)
     line = edges.LINE // 2 if name in ("flag_blocks", "write_dense") else edges.COLUMNS
@@ -55,10 +55,10 @@ def specimen(name: str, block: int, dtype: str = "i16") -> Specimen:
     constants |= {"NB": max(1, edges.ELEMENTS // each), "E": CHUNKS.get(name, each)}
     constants |= {"FILL": True, "MARKED": False, "RANKED": True, "BY_ROWS": True, "column_step": 1}
     types = dict.fromkeys(("dense", "data", "values", "marked", "blocks"), f"*{dtype}")
-    types |= dict.fromkeys(INDICES, "*i32") | {"flags": "*i8", "sums": "*i64"}
+    types |= dict.fromkeys(INDICES, f"*{width}") | {"flags": "*i8", "sums": "*i64"}
     types |= dict.fromkeys(SCALARS, "i32")
     if name in ("write_stored", "write_pieces"):
-        types["columns"] = "*i32"
+        types["columns"] = f"*{width}"
     if name.startswith(("count_columns", "stack", "place_columns")):
         types["table"] = "*i32"
     names = function.arg_names
@@ -95,6 +95,13 @@ def test_loads_of_whole_vectors_and_no_spills(name: str, block: int, capability:
     if name == "flag_blocks":
         # Only what is left of each column after the last row goes from warp to warp.
         assert found.shared < 256, about
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_indices_of_64_bits_compile(name: str) -> None:
+    """A variable that one loop gives 32 bits and another one 64 is refused by Triton."""
+    found = facts(compile_for(specimen(name, 16, width="i64"), 90))
+    assert found.stack == found.local == 0, found
 
 
 @pytest.mark.parametrize("name", ORDERED)
