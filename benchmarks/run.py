@@ -23,7 +23,7 @@ from time import perf_counter
 import torch
 
 import sparseformats as sf
-from benchmarks.gpu import ceilings, host, moves, packing, torch_bsr
+from benchmarks.gpu import ceilings, host, moves, packing, sampled, torch_bsr
 from benchmarks.gpu.cases import Case
 from benchmarks.gpu.clock import Clock, clock_for
 from benchmarks.gpu.measure import measure
@@ -60,6 +60,7 @@ def tasks(cases: Sequence[Case], tag: str | None = None) -> list[Task]:
     goals = [task for task in found if not task.ids[0].startswith("W-")]
     apart = [Task("host", host.IDS, rows=_host), Task("moves", moves.IDS, rows=moves.rows)]
     apart.append(Task("packing", packing.IDS, rows=packing.rows))
+    apart.append(Task("sampled", sampled.IDS, rows=sampled.rows))
     apart = [] if tag else apart
     return [*goals, *apart, *found[len(goals) :]]
 

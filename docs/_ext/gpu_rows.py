@@ -21,6 +21,7 @@ GROUPS = {
     "K": "Clusters of alike rows, grouped by the plan",
     "D": "A few columns, out of a cold cache, against dense",
     "Q": "Blocks of 8-bit values against dense products of the same",
+    "G": "Products at stored elements alone",
     "V": "Conversions on the device",
     "S": "2:4 on sparse tensor cores",
     "O": "Overheads and choice of kernel",

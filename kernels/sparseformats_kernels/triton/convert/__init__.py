@@ -11,7 +11,7 @@ _HERE = "sparseformats_kernels.triton.convert"
 _TRITON, _TORCH = Requirement("triton", "3.6"), Requirement("torch", "2.11")
 # Kernels count rows, columns and blocks in 32 bits, and look at some beyond the last.
 _SIDE = 2**31 - 2**21
-_COUNTS, _CHUNK, _LONG = 1 << 22, 32, 1 << 16
+_COUNTS, _CHUNK = 1 << 22, 32
 _MOST = 1 << 24  # entries of a table of blocks that is always made
 
 _REAL = ("bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)))
@@ -77,16 +77,11 @@ _ELEMENTS = checks.Check(
     lambda query: f"{query.nnz} stored elements, pointers of {query.index_dtype}",
 )
 
-# Columns are counted for a few rows each: counts must not be many more than elements, and a program
-# must not have to take very long rows one after the other.
+# There are two integers for each column of some rows: they must not be many more than elements.
 _LIST = checks.Check(
     "size",
-    f"at most {_COUNTS:,} counts of columns of {_CHUNK} rows each, or one a stored element, and "
-    f"rows of at most {_LONG:,} columns",
-    lambda query: (
-        -(-_lines(query)[0] // _CHUNK) * _lines(query)[1] <= max(_COUNTS, query.nnz or 0)
-        and _lines(query)[1] <= _LONG
-    ),
+    f"at most {_COUNTS:,} columns of {_CHUNK} rows each, or one a stored element",
+    lambda query: -(-_lines(query)[0] // _CHUNK) * _lines(query)[1] <= max(_COUNTS, query.nnz or 0),
     lambda query: f"{query.m:,} x {query.k:,}, {query.nnz} stored elements",
 )
 _PIECES = checks.Check(

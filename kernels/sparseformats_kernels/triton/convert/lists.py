@@ -1,7 +1,7 @@
 """Conversions to CSR and between CSR and CSC where CUDA arrays lie.
 
 Sorting would order each element by all others. Rows are sorted already: it is enough to know how
-many elements of each column earlier rows have.
+many elements of each column earlier rows have. Of 32 rows that is a number of bits.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from sparseformats_kernels.triton.convert.edges import LINE, kind_of, whole
 from sparseformats_kernels.triton.convert.numbering import Options, pointers
 from sparseformats_kernels.triton.launching import Launcher
 
-__all__ = ["csc_to_csr", "csr_to_csc", "dense_to_csr", "piece_of", "rows_of"]
+__all__ = ["csc_to_csr", "csr_to_csc", "dense_to_csr", "parts_of", "piece_of"]
 
 COUNTED = 8  # rows of which a program counts pieces
-MANY = 1 << 22  # entries of a table of counts that is always made
-FEWEST, MOST = 16, 32  # rows whose elements a program places, one row after the other
-ELEMENTS = 1024  # that it places at a time
-STACK, WIDE = 128, 16  # counts that are summed at a time: chunks and columns
+VECTOR = 16  # bytes of a row that a lane looks at
+ROWS = 32  # that share an integer for each column: a bit a row
+MARKED = 1024  # elements of a row that are marked at a time
+STACK, WIDE = 128, 16  # integers whose bits are summed at a time: chunks of rows, and columns
+PLACED = 32  # elements of each of the rows that are placed at a time
+PARTS, BUSY = 64, 2  # programs that share the rows of a chunk at most, and turns that each takes
 
 
 def dense_to_csr(D: Array, options: Options) -> CSR:
@@ -51,7 +53,8 @@ def dense_to_csr(D: Array, options: Options) -> CSR:
     width = options.width("int32", n, nnz)
     values, columns = lib.empty(nnz, name, place), lib.empty(nnz, width, place)
     given |= {"starts": starts, "values": values, "columns": columns, "parts": parts}
-    constants |= {"W": piece // 4}
+    each = VECTOR // itemsize(name)
+    constants |= {"W": 32 * each, "V": each}
     launch(listing.write_pieces, m * parts if nnz else 0, given, constants, warps=1)
     indptr = indptr if width == most else lib.astype(indptr, width)
     return CSR.trusted(data=values, indices=columns, indptr=indptr, shape=(m, n))
@@ -63,31 +66,31 @@ def piece_of(name: str) -> int:
 
 
 def csr_to_csc(A: CSR, options: Options) -> CSC:
-    """Count the columns of some rows each, add up what lies above them, and place each row."""
+    """Mark which rows have a column, sum the marks above each, and place all elements at once."""
     lib, (m, n), name, place = A.lib, A.shape, A.dtype_name, A.device
     width = options.width(lib.dtype_name(A.indices), m, A.nnz)
     values, rows = lib.empty(A.nnz, name, place), lib.empty(A.nnz, width, place)
     if not A.nnz:
         indptr = lib.zeros(n + 1, width, place)
         return CSC.trusted(data=values, indices=rows, indptr=indptr, shape=A.shape)
-    height, launch = rows_of(m, n, A.nnz), Launcher(lib, A.indptr, bits=True)
-    chunks = -(-m // height)
-    table, totals = lib.empty(chunks * n, "int32", place), lib.empty(n, "int32", place)
-    given: dict[str, Any] = {"indices": A.indices, "indptr": A.indptr, "table": table}
-    given |= {"m": m, "n": n}
-    constants = {"ROWS": height, "E": ELEMENTS}
-    launch(listing.count_columns, chunks, given, constants, warps=8)
-    stacking = {"table": table, "totals": totals, "chunks": chunks, "n": n}
-    launch(listing.stack_counts, -(-n // WIDE), stacking, {"T": STACK, "W": WIDE})
+    chunks, launch = -(-m // ROWS), Launcher(lib, A.indptr, bits=True)
+    marks, above = lib.zeros(chunks * n, "int32", place), lib.empty(chunks * n, "int32", place)
+    totals = lib.empty(n, "int32", place)
+    given: dict[str, Any] = {"indices": A.indices, "indptr": A.indptr, "marks": marks, "n": n}
+    launch(listing.mark_rows, m, given, {"ROWS": ROWS, "E": MARKED})
+    stacking = {"marks": marks, "above": above, "totals": totals, "chunks": chunks, "n": n}
+    launch(listing.stack_marks, -(-n // WIDE), stacking, {"T": STACK, "W": WIDE})
     indptr = pointers(lib, launch, totals, width)
-    given |= {"data": whole(lib, A.data), "starts": indptr, "values": values, "rows": rows}
-    launch(listing.place_columns, chunks, given, constants, warps=8)
+    parts = parts_of(m, A.nnz)
+    given |= {"data": whole(lib, A.data), "above": above, "starts": indptr}
+    given |= {"values": values, "rows": rows, "m": m, "parts": parts}
+    launch(listing.place_columns, chunks * parts, given, {"ROWS": ROWS, "E": PLACED})
     return CSC.trusted(data=values, indices=rows, indptr=indptr, shape=A.shape)
 
 
-def rows_of(m: int, n: int, nnz: int) -> int:
-    """Rows that a program takes: as few as the table of counts has room for."""
-    return FEWEST if -(-m // FEWEST) * n <= max(MANY, nnz) else MOST
+def parts_of(m: int, nnz: int) -> int:
+    """Programs that share the rows of a chunk: each takes some turns if rows are even."""
+    return max(1, min(PARTS, nnz // (m * PLACED * BUSY)))
 
 
 def csc_to_csr(A: CSC, options: Options) -> CSR:

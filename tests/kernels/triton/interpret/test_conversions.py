@@ -134,8 +134,10 @@ def test_the_order_of_elements_does_not_depend_on_the_chunk(
 
     D = drawn((75, 61), (5, 4), "float32", seed=3)
     source = source_of(record, D, (1, 1))
-    for rows, line, stack in ((1, 16, 2), (4, 32, 16), (64, 1024, 64)):
-        monkeypatch.setattr(lists, "FEWEST", rows)
+    for placed, line, stack in ((1, 512, 2), (4, 1024, 16), (64, 4096, 64)):
+        monkeypatch.setattr(lists, "PLACED", placed)
+        monkeypatch.setattr(lists, "MARKED", 16 * placed)
+        monkeypatch.setattr(lists, "BUSY", 1)
         monkeypatch.setattr(lists, "LINE", line)
         monkeypatch.setattr(lists, "STACK", stack)
         monkeypatch.setattr(numbering, "CHUNK", stack)
@@ -151,15 +153,27 @@ def test_lists_keep_stored_zeros(index: Any) -> None:
     check(back, stored_zeros(index).to("csc"))
 
 
-def test_long_rows_are_left_to_the_generic_edge() -> None:
+def test_few_elements_in_a_wide_shape_are_left_to_the_generic_edge() -> None:
     record = next(r for r in LISTS if r.op == "convert:csr->csc")
-    A = sf.COO([1.0], [0], [69_999], (3, 70_000)).to_library("torch").to("csr")
+    A = sf.COO([1.0], [0], [4_999_999], (3, 5_000_000)).to_library("torch").to("csr")
     forced = dispatch.use_kernel(NAME, record.op)
-    with registered(record), forced, pytest.raises(sf.NoKernelError, match="rows of at most"):
+    with registered(record), forced, pytest.raises(sf.NoKernelError, match="32 rows each"):
         A.to("csc")
     with registered(record) as checker:
         assert A.to("csc").nnz == 1
     assert not checker.launches
+
+
+def test_every_row_of_a_chunk_has_its_bit() -> None:
+    """Columns of 1 to 70 elements, in the first rows, in the last ones and in every third."""
+    values = 1.0 + torch.arange(70)
+    D = torch.zeros(70, 210)
+    for count in range(1, 71):
+        D[:count, 3 * count - 3] = values[:count]
+        D[70 - count :, 3 * count - 2] = values[70 - count :]
+        D[::3, 3 * count - 1] = values[::3]
+    for record in (r for r in LISTS if not r.op.startswith("convert:dense")):
+        check(record, source_of(record, D, (1, 1)))
 
 
 def stored_zeros(index: Any = torch.int32) -> sf.CSR:
