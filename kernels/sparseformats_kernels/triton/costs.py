@@ -103,7 +103,7 @@ def few(query: Query) -> float:
     high, wide = (c, r) if query.transposed else (r, c)
     columns = -(-max(query.n, 1) // config.BN)
     values = _stored(query) * r * c * size * columns
-    gathered = _stored(query) * -(-high // 16) * wide * min(query.n, 64) * size * columns
+    gathered = _stored(query) * -(-high // config.BM) * wide * min(query.n, 64) * size * columns
     return LAUNCH - 2 + max(values / DRAM, (values + gathered) / L2_FEW) + columns * TILE
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from threading import Lock
 from typing import Any, final
 
 import numpy as np
@@ -20,9 +21,8 @@ from sparseformats_kernels.triton.sizes import HOST, processors_of
 from sparseformats_kernels.triton.strided import Call
 from sparseformats_kernels.triton.strided_variants import Kernel
 
-__all__ = ["KERNEL", "ROWS", "TritonFew"]
+__all__ = ["KERNEL", "TritonFew"]
 
-ROWS = 16  # of the result that one program makes: what the tensor cores' oldest instruction takes
 KNOWN = 64  # blocks of a row whose names are brought at once
 _BYTES = 16  # that a vector of values is aligned to
 
@@ -30,7 +30,7 @@ _BYTES = 16  # that a vector of values is aligned to
 class State:
     """A matrix's own blocks, and the lists of tiles made of them so far."""
 
-    __slots__ = ("blocks", "device", "items", "lib", "one", "query", "shape", "values")
+    __slots__ = ("blocks", "device", "lib", "lists", "lock", "one", "query", "shape", "values")
 
     def __init__(self, A: SparseMatrix, query: Query) -> None:
         lib = self.lib = A.lib
@@ -40,11 +40,8 @@ class State:
         self.one = lib.full((1,), 1.0, "float32", A.device)
         self.blocks: Blocks = blocks_of(A, query.transposed)
         self.values = _readable(lib, lib.native(A.data))
-        r = (query.blocksize or (1, 1))[query.transposed]
-        top = tops(self.blocks.begin.size, r, ROWS)
-        begin, end = (np.broadcast_to(x[:, None], top.shape) for x in self.blocks[2:])
-        rows = (top.reshape(-1), begin.reshape(-1), end.reshape(-1))
-        self.items = ItemLists(lib, self.device, rows, query.m)
+        self.lists: dict[int, ItemLists] = {}  # by rows of a tile
+        self.lock = Lock()
         if self.device is not None:
             self.device.settle()  # other streams may use it at once
 
@@ -52,6 +49,17 @@ class State:
         """Launch parameters for a call."""
         processors = HOST if self.device is None else processors_of(self.device)
         return configs.choose("triton-few", query, processors)
+
+    def items(self, columns: int, high: int) -> Array:
+        """The tiles, of so many rows, of a result that is so many tiles wide."""
+        with self.lock:
+            if high not in self.lists:
+                r = (self.query.blocksize or (1, 1))[self.query.transposed]
+                top = tops(self.blocks.begin.size, r, high)
+                begin, end = (np.broadcast_to(x[:, None], top.shape) for x in self.blocks[2:])
+                rows = (top.reshape(-1), begin.reshape(-1), end.reshape(-1))
+                self.lists[high] = ItemLists(self.lib, self.device, rows, self.query.m)
+        return self.lists[high](columns)
 
     def arrays(self) -> Mapping[str, Array]:
         """What the kernel reads."""

@@ -26,7 +26,7 @@ class State:
 
     __slots__ = (
         *("BK", "BM", "columns", "device"),
-        *("items", "lib", "one", "query", "shape", "values"),
+        *("lib", "lists", "one", "query", "shape", "values"),
     )
 
     def __init__(self, A: SparseMatrix, query: Query) -> None:
@@ -43,7 +43,7 @@ class State:
         r = (query.blocksize or (1, 1))[query.transposed]
         high = -(-r // self.BM)
         top = tops(found.begin.size // high, r, self.BM).reshape(-1)
-        self.items = ItemLists(self.lib, self.device, (top, found.begin, found.end), query.m)
+        self.lists = ItemLists(self.lib, self.device, (top, found.begin, found.end), query.m)
         if self.device is not None:
             self.device.settle()  # other streams may use it at once
 
@@ -56,6 +56,10 @@ class State:
         """Launch parameters for a call, in tiles as the values were packed."""
         found = configs.choose("triton-tiles", query, self.processors)
         return replace(found, BM=self.BM, BK=self.BK)
+
+    def items(self, columns: int, high: int) -> Array:
+        """The tiles of a result that is so many tiles wide; all have the height of those packed."""
+        return self.lists(columns)
 
     def arrays(self) -> Mapping[str, Array]:
         """What the kernel reads."""

@@ -48,8 +48,8 @@ class Packed(Protocol):
     def arrays(self) -> Mapping[str, Array]:
         """What the kernel reads beside `items` and the operands, by parameter."""
 
-    def items(self, columns: int) -> Array:
-        """The tiles of a result that is so many tiles wide."""
+    def items(self, columns: int, high: int) -> Array:
+        """The tiles, of so many rows, of a result that is so many tiles wide."""
 
 
 class Given(NamedTuple):
@@ -96,7 +96,7 @@ class Call:
                 like = like_of(query.x_layout, state.shape[1], n, query.x_aligned)
                 made = like_of(query.out_layout or "C", state.shape[0], n, query.out_aligned)
                 self.code((like, made, made if has(query, "residual") else None), n)
-                state.items(-(-n // self.config.BN))
+                state.items(-(-n // self.config.BN), self.config.BM)
 
     def code(self, lie: Lie, n: int) -> Any:
         """The kernel for operands of these strides and n columns, compiled and loaded."""
@@ -156,7 +156,7 @@ class Call:
         if not triton.knobs.runtime.interpret:
             raise RuntimeError("Triton runs on a CPU only under its interpreter")
         state, n = self.state, int(x.shape[-1])
-        items = state.items(-(-n // self.config.BN))
+        items = state.items(-(-n // self.config.BN), self.config.BM)
         count, kind = int(items.shape[0]), _scalar(self.dtype)
         known = dict(state.arrays()) | {"items": items, "tiles": count, "x": x, "out": out}
         known |= {"bias": out if given.bias is None else given.bias}
@@ -193,7 +193,7 @@ class _Ready:
         residual = None if given.residual is None else strides_of(lib, given.residual)
         code = call.code((*steps, residual), n)
         with self.device.here():
-            items = state.items(-(-n // call.config.BN))
+            items = state.items(-(-n // call.config.BN), call.config.BM)
         count, pieces = int(items.shape[0]), int(x.shape[0]) if call.pieces else 1
         self.launch = launch = Launch(code, count * pieces, self.device.index, (items,))
         self.lock = launch.lock

@@ -59,7 +59,8 @@ def _recorded(monkeypatch: pytest.MonkeyPatch) -> None:
 def state_of(module: Any, A: Any, query: Any) -> Any:
     """A packed matrix that believes in a device."""
     state = module.State(A, query)
-    state.device = state.items._device = SimpleNamespace(
+    lists = [state.lists] if module is spmm_tiles else state.lists.values()
+    state.device = SimpleNamespace(
         place="cpu",
         index=0,
         lib=A.lib,
@@ -70,6 +71,8 @@ def state_of(module: Any, A: Any, query: Any) -> Any:
         share=lambda arrays: None,
         settle=lambda: None,
     )
+    for made in lists:
+        made._device = state.device
     return state
 
 

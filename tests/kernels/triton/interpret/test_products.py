@@ -12,6 +12,7 @@ import torch
 import sparseformats as sf
 from sparseformats import dispatch
 from sparseformats.dispatch import KernelRecord
+from sparseformats_kernels.triton import configs
 from tests.kernels.triton.harness import (
     check,
     interpretable,
@@ -66,6 +67,27 @@ def test_every_block_size(record: KernelRecord, number: int) -> None:
         X = dense((A.shape[1], COLUMNS[(number + turn) % 4]), dtype)
         served += hold(record, A, X, out=("C", None, "guarded", "F")[turn])
     assert served == len(FORMATS) or record.name != EVERYWHERE
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("size", [64, 128])
+def test_high_blocks_times_a_few_columns(
+    size: int, format: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So many rows that tiles are 64 of them high, the last one not full."""
+    record = next(record for record in KERNELS if record.name == "triton-few")
+    shape = (ragged(size, 9 * 64 // size), ragged(size, 3))
+    A = matrix(format, shape, (size, size), "float16", seed=7)
+    chosen, rule = [], configs.few
+
+    def remembered(*facts: Any) -> configs.Config:
+        chosen.append(rule(*facts))
+        return chosen[-1]
+
+    monkeypatch.setitem(configs.RULES, "triton-few", remembered)
+    for n in (5, 40):
+        assert hold(record, A, dense((A.shape[1], n), "float16", seed=n))
+    assert {config.BM for config in chosen} == {64}
 
 
 @kernels
