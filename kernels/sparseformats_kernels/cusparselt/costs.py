@@ -12,8 +12,9 @@ __all__ = ["by_torch", "product"]
 # reach with an algorithm that was searched for.
 _RATES = {"float16": 1.1e9, "bfloat16": 1.1e9}
 _BYTES = {"int8": 1.8e9, "float8_e4m3fn": 1.55e9}
-_FEW = 64  # columns up to which weights are read at a part of the device's rate
-_READING = 0.4
+# Columns up to which weights are read at so large a part of the device's rate only.
+_READING = {64: 0.4, 256: 0.5}
+_FEW = 32  # columns that take as long to multiply as fewer
 _PLANNED = 2.0  # of a call that does nothing, beyond that of other kernels
 _HOST = 800.0  # of torch's operator, which makes a plan on each call
 _COPY = 4.0  # of a copy, however small
@@ -25,9 +26,9 @@ def product(query: Query) -> float:
     name = query.a_dtype or "float16"
     item = itemsize(name)
     weights = m * k * item * 9 / 16
-    rate = _READING if n <= _FEW else 1.0
+    rate = next((part for most, part in _READING.items() if n <= most), 1.0)
     moved = moving(weights) / rate + moving(float(k) * n * item + float(m) * n * width(query))
-    work = 2.0 * m * k * max(n, _FEW // 2) / (_RATES | _BYTES).get(name, 1.1e9)
+    work = 2.0 * m * k * max(n, _FEW) / (_RATES | _BYTES).get(name, 1.1e9)
     return LAUNCH + _PLANNED + max(moved, work) + _copies(query, n)
 
 
