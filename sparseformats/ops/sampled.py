@@ -20,9 +20,25 @@ from sparseformats.ops.facts import aligned, as_precision, layout, matrix_facts
 from sparseformats.ops.operands import as_sparse, refuse_stand_in
 from sparseformats.ops.scalars import Scalar, as_scalar, result_dtype
 
-__all__ = ["SampledKernel", "explain_sddmm", "sddmm"]
+__all__ = ["Sampled", "SampledKernel", "explain_sddmm", "sddmm"]
 
-SampledKernel = Callable[[SparseMatrix, Array, Array, Scalar, Query], Array]
+
+class Sampled(NamedTuple):
+    """What a kernel may give for blocks without listed zeros, where it looks at the pattern itself.
+
+    Attributes
+    ----------
+    values : array
+        In the shape of ``A.data``, zero in slots that hold no stored element.
+    vanished : (1,) int32 array or None
+        How many stored elements were computed as zero; None where every slot is stored.
+    """
+
+    values: Array
+    vanished: Array | None
+
+
+SampledKernel = Callable[[SparseMatrix, Array, Array, Scalar, Query], "Sampled | Array"]
 """A kernel of the operation ``"sddmm"``: ``f(A, X, Y, alpha, query) -> values``.
 
 `A` is the pattern as stored, never a `Transposed`; X (m, n) and Y (n, k) are of one dtype,
@@ -223,7 +239,9 @@ def _query(call: _Call, A: SparseMatrix, precision: str | None) -> Query:
     )
 
 
-def _run(call: _Call, A: SparseMatrix, kernel: str | None, precision: str | None) -> Array:
+def _run(
+    call: _Call, A: SparseMatrix, kernel: str | None, precision: str | None
+) -> Sampled | Array:
     """Values in the layout of ``A.data``."""
     query = _query(call, A, precision)
     selection = dispatch.select(query, kernel)
@@ -234,10 +252,15 @@ def _run(call: _Call, A: SparseMatrix, kernel: str | None, precision: str | None
     return values
 
 
-def _like(A: SparseMatrix, values: Array) -> SparseMatrix:
+def _like(A: SparseMatrix, made: Sampled | Array) -> SparseMatrix:
     """`A` with other values: the same elements are stored, whatever their values."""
     lib, static = A.lib, A.static()
     buffers = {name: array for name, array in A.buffers().items() if name != "zeros"}
+    values = made
+    if isinstance(made, Sampled):
+        values = made.values
+        if made.vanished is None or not int(lib.item(made.vanished)):
+            return type(A).from_parts({**buffers, "data": values}, static)
     if hasattr(A, "stored_mask"):
         stored = A.stored_mask()
         values = lib.where(stored, values, lib.zeros(1, lib.dtype_name(values), A.device))
