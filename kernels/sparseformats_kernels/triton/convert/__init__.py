@@ -118,12 +118,16 @@ def _divides(query: Query) -> bool:
     return not (large[0] % small[0] or large[1] % small[1])
 
 
-def _entries(query: Query) -> int:
-    """Places for blocks that are joined, or about as many as blocks are cut into."""
+def _pieces(query: Query) -> int:
+    """About as many blocks of the smaller size as there can be."""
+    r, c = _into(query) if _cuts(query) else query.blocksize or (1, 1)
+    return (query.nbytes or 0) // (itemsize(query.a_dtype or "int8") * r * c)
+
+
+def _joined(query: Query) -> int:
+    """Places for blocks that are joined."""
     r, c = _into(query)
-    if _cuts(query):
-        return (query.nbytes or 0) // (itemsize(query.a_dtype or "int8") * r * c)
-    return -(-query.m // r) * -(-query.k // c)
+    return 0 if _cuts(query) else -(-query.m // r) * -(-query.k // c)
 
 
 _OTHER = (
@@ -143,12 +147,12 @@ _OTHER = (
     # could be stored.
     checks.Check(
         "size",
-        f"at most {_MOST:,} places for large blocks, or one a byte, and {_SIDE // 2:,} blocks",
+        f"at most {_SIDE // 2:,} blocks, and where they are joined {_MOST:,} places or one a byte",
         lambda query: (
-            _entries(query) <= _SIDE // 2
-            and (_cuts(query) or _entries(query) <= max(_MOST, query.nbytes or 0))
+            max(_pieces(query), _joined(query)) <= _SIDE // 2
+            and _joined(query) <= max(_MOST, query.nbytes or 0)
         ),
-        lambda query: f"{_entries(query):,} places, {query.nbytes} bytes",
+        lambda query: f"{_pieces(query):,} blocks, {_joined(query):,} places",
     ),
 )
 

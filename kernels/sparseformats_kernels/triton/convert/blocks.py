@@ -18,7 +18,7 @@ from sparseformats.formats.slots import count_inside, slots_inside
 from sparseformats_kernels.triton.convert import reblocking
 from sparseformats_kernels.triton.convert.common import power, tiling
 from sparseformats_kernels.triton.convert.edges import kind_of, whole
-from sparseformats_kernels.triton.convert.numbering import Named, Options, number, table_of
+from sparseformats_kernels.triton.convert.numbering import Named, Options, Table, number, table_of
 from sparseformats_kernels.triton.launching import Launcher
 
 __all__ = ["LINE", "ROWS", "bsr_to_bsr"]
@@ -40,48 +40,55 @@ def bsr_to_bsr(A: BSR, options: Options) -> BSR:
     assert size is not None
     if not (size[0] % r or size[1] % c):
         return _joined(A, size, options)
-    assert not (r % size[0] or c % size[1])
+    assert r % size[0] == c % size[1] == 0
     return _cut(A, size, options)
 
 
 def _cut(A: BSR, size: tuple[int, int], options: Options) -> BSR:
-    lib, (r, c), (m, n), name, place = A.lib, size, A.shape, A.dtype_name, A.device
-    p, q, current = A.blocksize[0] // r, A.blocksize[1] // c, lib.dtype_name(A.indices)
+    lib, (r, c), name, place = A.lib, size, A.dtype_name, A.device
+    p, q, rows = A.blocksize[0] // r, A.blocksize[1] // c, -(-A.shape[0] // r)
     if not A.nnzb:
         return _nothing(A, size, options)
-    lines, rows, data = A.nnzb * p, int(A.indptr.shape[0]) - 1, whole(lib, A.data)
-    table = table_of(lib, (1, lines * q), 0, place, ranked=True)
-    launch, shape = Launcher(lib, A.indptr, bits=True), {"P": p, "Q": q, "R": r, "C": c}
-    read: dict[str, Any] = {"data": data, "indices": A.indices, "indptr": A.indptr}
-    read |= {"sources": lib.empty(lines, "int32", place)}
-    each = max(1, LINE // (itemsize(name) * q * c))
-    given = read | {"flags": table.flags, "rows": rows, "lines": lines, "m": m, "n": n}
-    finds = shape | {"NB": each, "RB": min(ROWS, power(r)), "KIND": kind_of(name)}
-    finds |= {"ALL": isinstance(A.zeros, str)}
-    launch(reblocking.flag_cuts, -(-lines // each), given, finds)
-    listed = None if A.zeros is None or isinstance(A.zeros, str) else A.zeros
-    if listed is not None:
-        spot = _spots(A, listed, size)
-        ones = lib.full(int(spot.shape[0]), 1, "int8", place)
-        lib.put(table.flags.array(lib), spot, ones)
-    named = number(lib, launch, table, options, current)
-    small, count = -(-m // r), named.blocks
-    starts = lib.empty(small + 1, named.width, place)
-    given = {"indptr": A.indptr, "kept": table.kept, "starts": starts}
-    given |= {"table": lines * q, "rows": small}
+    launch, data = Launcher(lib, A.indptr, bits=True), whole(lib, A.data)
+    table, sources = _flagged(A, data, size, launch)
+    kept, listed = table.kept, None if isinstance(A.zeros, str) else A.zeros
+    spots = None if listed is None else _spots(A, listed, size)
+    if spots is not None:
+        ones = lib.full(int(spots.shape[0]), 1, "int8", place)
+        lib.put(table.flags.array(lib), spots, ones)
+    named = number(lib, launch, table, options, lib.dtype_name(A.indices))
+    starts = lib.empty(rows + 1, named.width, place)
+    given: dict[str, Any] = {"indptr": A.indptr, "kept": kept, "starts": starts}
+    given |= {"table": table.flags.size, "rows": rows}
     pointing = {"P": p, "Q": q, "E": POINTED}
-    launch(reblocking.point_cuts, max(1, -(-small // POINTED)), given, pointing)
+    launch(reblocking.point_cuts, -(-rows // POINTED), given, pointing)
+    count = named.blocks
     lib.ensure_fits(count * r * c * itemsize(name), place, f"BSR form with {count:,} blocks")
     values, columns = lib.empty((count, r, c), name, place), lib.empty(count, named.width, place)
     programs, tile, parts = tiling(count, size)
-    given = {key: x for key, x in read.items() if key != "indptr"} | {"kept": table.kept}
+    given = {"data": data, "indices": A.indices, "sources": sources, "kept": kept}
     given |= {"values": values, "columns": columns, "count": count, "parts": parts}
-    launch(reblocking.cut_blocks, programs, given, shape | tile)
+    launch(reblocking.cut_blocks, programs, given, {"P": p, "Q": q} | tile)
     zeros = A.zeros
-    if listed is not None:
-        rank = lib.take(table.kept.array(lib)[lines * q :], spot)
-        zeros = _moved(A, listed, lib.astype(rank, "int64") - 1, size)
+    if listed is not None and spots is not None:
+        zeros = _moved(A, listed, _numbers(A, table, spots), size)
     return BSR.trusted(data=values, indices=columns, indptr=starts, shape=A.shape, zeros=zeros)
+
+
+def _flagged(A: BSR, data: Array, size: tuple[int, int], launch: Launcher) -> tuple[Table, Array]:
+    """A table of the small blocks in the order of the result, and where its lines come from."""
+    lib, (r, c), name, place = A.lib, size, A.dtype_name, A.device
+    p, q = A.blocksize[0] // r, A.blocksize[1] // c
+    lines, each = A.nnzb * p, max(1, LINE // (itemsize(name) * q * c))
+    table = table_of(lib, (1, lines * q), 0, place, ranked=True)
+    sources = lib.empty(lines, "int32", place)
+    given: dict[str, Any] = {"data": data, "indices": A.indices, "indptr": A.indptr}
+    given |= {"flags": table.flags, "sources": sources, "lines": lines}
+    given |= {"rows": int(A.indptr.shape[0]) - 1, "m": A.shape[0], "n": A.shape[1]}
+    shape = {"P": p, "Q": q, "R": r, "C": c, "NB": each, "RB": min(ROWS, power(r))}
+    shape |= {"KIND": kind_of(name), "ALL": isinstance(A.zeros, str)}
+    launch(reblocking.flag_cuts, -(-lines // each), given, shape)
+    return table, sources
 
 
 def _joined(A: BSR, size: tuple[int, int], options: Options) -> BSR:
@@ -109,13 +116,10 @@ def _joined(A: BSR, size: tuple[int, int], options: Options) -> BSR:
     launch(reblocking.join_blocks, -(-count // each) * parts, given, shape)
     zeros: Array | str | None = None
     if listed is not None:
-        spot = _spots(A, listed, size)
-        rank = lib.take(table.kept.array(lib)[grid[0] * grid[1] :], spot)
-        zeros = _moved(A, listed, lib.astype(rank, "int64") - 1, size)
+        numbers = _numbers(A, table, _spots(A, listed, size))
+        zeros = _moved(A, listed, numbers, size)
         zeros = ALL if _is_full(A, named, names, size) else zeros
-    return BSR.trusted(
-        data=values, indices=names, indptr=named.indptr, shape=A.shape, zeros=zeros
-    )
+    return BSR.trusted(data=values, indices=names, indptr=named.indptr, shape=A.shape, zeros=zeros)
 
 
 def _nothing(A: BSR, size: tuple[int, int], options: Options) -> BSR:
@@ -142,6 +146,12 @@ def _spots(A: BSR, zeros: Array, size: tuple[int, int]) -> Array:
     p, q, begin = r // size[0], c // size[1], lib.take(starts, row)
     line = begin * p + down // size[0] * (lib.take(starts, row + 1) - begin) + block - begin
     return line * q + across // size[1]
+
+
+def _numbers(A: BSR, table: Table, spots: Array) -> Array:
+    """Numbers of the blocks at some places of a table."""
+    rank = A.lib.take(table.kept.array(A.lib)[table.flags.size :], spots)
+    return A.lib.astype(rank, "int64") - 1
 
 
 def _moved(A: BSR, zeros: Array, number: Array, size: tuple[int, int]) -> Array:

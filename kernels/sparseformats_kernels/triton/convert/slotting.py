@@ -1,4 +1,4 @@
-"""Kernels between BSR and Blocked-ELL: blocks move as they are between rows of even and of own length.
+"""Kernels between BSR and Blocked-ELL: blocks move as they are, rows get one length or their own.
 
 Values come as integers of their width. One program writes what no other one writes. Slots are
 numbered in 64 bits: of uneven rows there are more than blocks.

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 import sparseformats as sf
-from sparseformats import _arrays, dispatch
+from sparseformats import dispatch
 from sparseformats.convert import EDGES, Options
 from sparseformats.dispatch import KernelRecord
 from sparseformats.testing import certify_kernel
@@ -23,7 +22,7 @@ INTO_ELL, INTO_BSR, REBLOCK = (RECORD[op] for op in OF_BLOCKS)
 SIZES = [
     *(((8, 8), (4, 4)), ((4, 4), (8, 8)), ((16, 16), (4, 8)), ((4, 8), (16, 16))),
     *(((6, 4), (3, 2)), ((3, 2), (6, 8)), ((1, 1), (4, 4)), ((4, 4), (1, 1))),
-    *(((64, 64), (32, 32)), ((16, 16), (64, 64)), ((5, 8), (5, 2)), ((5, 2), (20, 2))),
+    *(((16, 64), (16, 32)), ((5, 8), (5, 2)), ((5, 2), (20, 2))),
 ]
 DTYPES = ["bool", "int8", "float8_e4m3fn", "bfloat16", "float16", "float32", "int32"]
 DTYPES += ["float64", "int64", "complex64"]
@@ -69,7 +68,7 @@ def everything(A: sf.BSR) -> sf.BSR:
 @pytest.mark.parametrize("record", [INTO_ELL, INTO_BSR, REBLOCK], ids=lambda record: record.op)
 def test_against_the_oracle(record: KernelRecord) -> None:
     with registered(record) as checker:
-        certificate = certify_kernel(NAME, op=record.op, library="torch", examples=80)
+        certificate = certify_kernel(NAME, op=record.op, library="torch", examples=50)
     assert checker.launches
     assert set(certificate.refusals) <= {"blocksize", "dtype", "size"}
     assert len({dtype for _, dtype in certificate.served}) >= 5
@@ -82,7 +81,8 @@ def test_blocks_of_another_size(sizes: Any, index: str) -> None:
     for number, dtype in enumerate(("bfloat16", "float32")):
         shape = (5 * max(size[0], into[0]) + number, 3 * max(size[1], into[1]) + 3 * number)
         A = blocked(shape, size, dtype, index=index, seed=number)
-        for source in (A, marked(A), everything(A), everything(full(A))):
+        some = (A, marked(A)) if number else (marked(A), everything(A), everything(full(A)))
+        for source in some:
             check(REBLOCK, source, blocksize=into)
 
 
@@ -95,7 +95,7 @@ def full(A: sf.BSR) -> sf.BSR:
 
 
 @pytest.mark.parametrize("index", ["int32", "int64"])
-@pytest.mark.parametrize("size", [1, 3, 8, 64])
+@pytest.mark.parametrize("size", [1, 3, 16])
 def test_slots(size: int, index: str) -> None:
     for number, dtype in enumerate(("bfloat16", "float32")):
         shape = (5 * size + number, 4 * size + 3 * number)
@@ -167,8 +167,8 @@ def same(op: str, source: Any, into: tuple[int, int]) -> None:
 
 
 def test_more_than_one_program_looks_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    A = blocked((301, 203), (4, 4), "float16")
-    for few, line in ((1, 4), (8, 64), (32, 2048)):
+    A = blocked((77, 51), (4, 4), "float16")
+    for few, line in ((1, 16), (8, 64), (32, 2048)):
         monkeypatch.setattr(slots, "CHUNK", few)
         monkeypatch.setattr(slots, "COUNTED", few)
         monkeypatch.setattr(slots, "SLOTS", few)
@@ -188,9 +188,9 @@ def test_sizes_that_divide_in_no_direction_are_left_to_the_generic_edge() -> Non
     A = blocked((96, 96), (48, 48))
     for source, into in ((A, 32), (A, 64), (A.to("bsr", blocksize=(32, 16)), (16, 32))):
         options = {"blocksize": into}
-        with registered(REBLOCK), dispatch.use_kernel(NAME, REBLOCK.op):
-            with pytest.raises(sf.NoKernelError, match="one block size a multiple of the other"):
-                source.to("bsr", **options)
+        forced = dispatch.use_kernel(NAME, REBLOCK.op)
+        with registered(REBLOCK), forced, pytest.raises(sf.NoKernelError, match="a multiple of"):
+            source.to("bsr", **options)
         with registered(REBLOCK) as checker:
             assert sf.same(source, source.to("bsr", **options))
         assert not checker.launches

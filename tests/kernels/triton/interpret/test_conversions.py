@@ -22,9 +22,7 @@ NAME = "moves-interpreted"
 OF_BLOCKS = ("convert:bsr->blocked_ell", "convert:blocked_ell->bsr", "convert:bsr->bsr")
 # Others: see test_pack, and test_blocks for what begins and ends with blocks.
 MOVES = [
-    record
-    for record in RECORDS
-    if record.name == "triton-moves" and record.op not in OF_BLOCKS
+    record for record in RECORDS if record.name == "triton-moves" and record.op not in OF_BLOCKS
 ]
 records = pytest.mark.parametrize("record", MOVES, ids=lambda record: record.op)
 
