@@ -21,7 +21,10 @@ __all__ = ["IDS", "rows"]
 
 BLOCKS, SIZE, DENSITY = (16, 64), 8192, 0.1
 TIMES, BEYOND = 2.5, 40.0  # the goal: so many times the floor, and microseconds beyond
-STEPS = ("dense-bsr", "bsr-dense", "csr-bsr", "bsr-csr", "csr-csc", "dense-csr")
+STEPS = (
+    *("dense-bsr", "bsr-dense", "csr-bsr", "bsr-csr", "csr-csc", "dense-csr"),
+    *("bsr-ell", "ell-bsr", "bsr-bsr"),
+)
 IDS = tuple(f"V-{step}-{b}" for b in BLOCKS for step in STEPS)
 
 Call = Callable[[], Any]
@@ -43,8 +46,9 @@ def rows(clock: Clock, scale: str = "full") -> list[Row]:
 
 def _of(problem: Problem, named: int, clock: Clock) -> list[Row]:
     A, D = problem.matrix, dense_of(problem)
-    C, size = A.to("csr"), problem.case.block
+    C, size, into = A.to("csr"), problem.case.block, _into(problem.case, named)
     _check(A, C, D)
+    E, B = _blocked(A, into)
     sides: dict[str, Call] = {
         "dense-bsr": lambda: sf.from_dense(D, "bsr", blocksize=size),
         "bsr-dense": A.to_dense,
@@ -52,6 +56,9 @@ def _of(problem: Problem, named: int, clock: Clock) -> list[Row]:
         "bsr-csr": lambda: A.to("csr"),
         "csr-csc": lambda: C.to("csc"),
         "dense-csr": lambda: sf.from_dense(D, "csr"),
+        "bsr-ell": lambda: A.to("blocked_ell"),
+        "ell-bsr": lambda: E.to("bsr"),
+        "bsr-bsr": lambda: A.to("bsr", blocksize=into),
     }
     peers = _peers(problem, D)
     times = interleave(clock, sides | peers)
@@ -61,8 +68,10 @@ def _of(problem: Problem, named: int, clock: Clock) -> list[Row]:
         with sf.tracing() as trace:
             call()
         kernels = sorted({run.kernel for run in trace if run.op.startswith("convert:")})
-        floor = _floor(problem, step)
+        floor = _floor(problem, step, B)
         row = _row(f"V-{step}-{named}", problem.case, step, times[step], floor)
+        if step == "bsr-bsr":
+            row["workload"] += f", into blocks {into[0]}x{into[1]}"
         found.append(
             row
             | {"kernel": ", ".join(kernels), "rounds": ROUNDS, "clock": "events"}
@@ -82,6 +91,20 @@ def _check(A: Any, C: Any, D: Any) -> None:
         raise RuntimeError("csr to csc, or dense to csr, is wrong: its time means nothing")
 
 
+def _blocked(A: Any, into: tuple[int, int]) -> tuple[Any, Any]:
+    """The matrix as Blocked-ELL, and in other blocks, both of them right."""
+    E, B = A.to("blocked_ell"), A.to("bsr", blocksize=into)
+    if not (sf.same(E, A) and sf.same(B, A) and sf.same(E.to("bsr"), A, level="buffers")):
+        raise RuntimeError("a conversion of blocks is wrong: its time means nothing")
+    return E, B
+
+
+def _into(case: Case, named: int) -> tuple[int, int]:
+    """Blocks are joined by fours, or cut into four: 16 and 64 both become 32."""
+    r, c = case.block
+    return (2 * r, 2 * c) if named < 32 else (r // 2, c // 2)
+
+
 def _peers(problem: Problem, D: Any) -> dict[str, Call]:
     """torch's own, where it has them on a device."""
     size = problem.case.block
@@ -93,17 +116,23 @@ def _peers(problem: Problem, D: Any) -> dict[str, Call]:
     }
 
 
-def _floor(problem: Problem, step: str) -> float:
-    """Microseconds in which each byte is read and written once, index bytes counted."""
+def _floor(problem: Problem, step: str, other: Any = None) -> float:
+    """Microseconds in which each byte is read and written once, index bytes counted.
+
+    `other` is what the step between blocks of two sizes gives.
+    """
     case, (r, c) = problem.case, problem.case.block
     item, blocks = ITEM[case.dtype], problem.stored
     dense = case.m * case.k * item
     blocked = blocks * (r * c * item + INDEX) + (case.grid[0] + 1) * INDEX
     listed = blocks * r * c * (item + INDEX) + (case.m + 1) * INDEX
     turned = listed + (case.k - case.m) * INDEX  # a pointer for each column
+    width = int(problem.parts.pointers.diff().max())
     sizes = {"dense": dense, "bsr": blocked, "csr": listed, "csc": turned}
+    sizes["ell"] = case.grid[0] * width * (r * c * item + INDEX)
     source, target = step.split("-")
-    return (sizes[source] + sizes[target]) / CEILINGS["memory"] * 1e6
+    made = other.nbytes if source == target else sizes[target]
+    return float((sizes[source] + made) / CEILINGS["memory"] * 1e6)
 
 
 def _row(

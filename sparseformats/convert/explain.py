@@ -240,6 +240,7 @@ def _facts_later(before: dispatch.Query, step: Step, stored: Stored) -> dispatch
         m=m,
         k=k,
         blocksize=step.source.key if blocked else options.blocksize,
+        into=options.blocksize,
         nnz=None if blocked or source == "n:m" else stored.elements,
         nbytes=size.nbytes,
         index_dtype=stored.index_dtype,

@@ -121,6 +121,7 @@ def facts(edge: Edge, x: Any, options: Options) -> dispatch.Query:
         m=m,
         k=k,
         blocksize=base.blocksize if blocked else options.blocksize,
+        into=options.blocksize,
         nnz=nnz,
         nbytes=base.nbytes if nnz is None else None,  # counted only where it says more
         a_dtype=base.dtype_name,
@@ -149,6 +150,7 @@ def _dense_facts(edge: Edge, x: Array, options: Options) -> dispatch.Query:
         m=m,
         k=k,
         blocksize=options.blocksize,
+        into=options.blocksize,
         a_dtype=lib.dtype_name(x),
         x_layout=layout,
         fits_int32=m * k <= INT32_MAX,

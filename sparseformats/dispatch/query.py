@@ -31,6 +31,8 @@ class Query:
         The sparse matrix is logically (m, k), the dense operand (k, n); n = 1 for a vector.
     blocksize : (int, int) or None
         ``(R, C)`` of the stored blocks.
+    into : (int, int) or None
+        ``(R, C)`` of the blocks that a conversion is to make.
     nnz : int or None
         Stored elements; None where counting them would read values, as in BSR, Blocked-ELL, n:m.
     nnzb : int or None
@@ -98,6 +100,7 @@ class Query:
     k: int = 0
     n: int = 1
     blocksize: tuple[int, int] | None = None
+    into: tuple[int, int] | None = None
     nnz: int | None = None
     nnzb: int | None = None
     nbytes: int | None = None
@@ -152,6 +155,8 @@ class Query:
     def _matrix(self) -> str:
         facts = [f"{self.m} x {self.k}"]
         facts += [f"blocks {self.blocksize[0]} x {self.blocksize[1]}"] if self.blocksize else []
+        if self.into is not None and self.into != self.blocksize:
+            facts.append(f"into {self.into[0]} x {self.into[1]}")
         facts += [f"{self.nnzb} stored"] if self.nnzb is not None else []
         facts += [f"nnz {self.nnz}"] if self.nnz is not None else []
         facts += [name for name in (self.a_dtype, self.index_dtype) if name is not None]

@@ -81,8 +81,9 @@ def test_facts(library: str) -> None:
     query = facts(EDGE["convert:bsr.T->bsr"], B.T, Options(blocksize=(3, 2)))
     assert (query.format, query.transposed, query.m, query.k) == ("bsr", True, 7, 10)
     assert (query.blocksize, query.nnz, query.nbytes) == ((2, 3), None, B.nbytes)
+    assert query.into == (3, 2)
     query = facts(EDGE["convert:n:m->csr"], samples.nm(library), Options())
-    assert (query.format, query.pattern) == ("n:m", (2, 4))
+    assert (query.format, query.pattern, query.into) == ("n:m", (2, 4), None)
     query = facts(EDGE["convert:csr->n:m"], A, Options(n=1, m=3))
     assert query.pattern == (1, 3)
 

@@ -58,6 +58,10 @@ def test_describe_names_every_fact_that_is_not_usual():
     assert Query("convert:csr->bsr", "csr", m=6, k=4).describe() == (
         "convert:csr->bsr: csr (6 x 4), numpy on cpu"
     )
+    sizes = {"blocksize": (4, 4), "into": (2, 2)}
+    assert Query("convert:bsr->bsr", "bsr", m=6, k=4, **sizes).describe() == (
+        "convert:bsr->bsr: bsr (6 x 4, blocks 4 x 4, into 2 x 2), numpy on cpu"
+    )
 
 
 def test_to_dict_is_json_able_and_complete():

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import torch
 
-__all__ = ["forbidden_synchronisation", "side_stream"]
+__all__ = ["forbidden_synchronisation", "side_stream", "synchronisations"]
 
 
 class _Foreign:
@@ -48,3 +48,18 @@ def forbidden_synchronisation() -> Iterator[None]:
             yield
         finally:
             torch.cuda.set_sync_debug_mode("default")
+
+
+@contextmanager
+def synchronisations() -> Iterator[list[str]]:
+    """Give what torch says of each wait for the device in the block, one text each."""
+    found: list[str] = []
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            torch.cuda.set_sync_debug_mode("warn")
+            yield found
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+            texts = (str(warning.message) for warning in said)
+            found += [text for text in texts if "synchroniz" in text and "prototype" not in text]

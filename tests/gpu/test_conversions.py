@@ -11,6 +11,8 @@ import pytest
 import sparseformats as sf
 from sparseformats import _arrays, dispatch, reference
 from sparseformats.formats import SparseMatrix
+from tests.gpu.streams import synchronisations
+from tests.kernels.triton.matrices import matrix
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "coo": {},
@@ -153,3 +155,78 @@ def test_moves_give_the_buffers_of_the_generic_edges(
         sf.validate(found)
         for x in found.buffers().values():
             assert x.untyped_storage().nbytes() == x.numel() * x.element_size()
+
+
+OF_BLOCKS: list[tuple[str, int, int]] = [
+    *(("bsr->blocked_ell", b, b) for b in (3, 16, 64)),
+    *(("blocked_ell->bsr", b, b) for b in (3, 16, 64)),
+    *(("bsr->bsr", *pair) for pair in ((64, 32), (32, 64), (16, 64), (16, 8), (1, 16), (16, 1))),
+]
+
+
+def of_blocks(
+    step: str, size: int, dtype: str, index: str, shape: tuple[int, int], kind: str
+) -> Any:
+    """A matrix of torch's on the host for a step between blocks; some zeros, stored or not."""
+    import torch
+
+    A = matrix("bsr", shape, (size, size), "float32", values="integers", index=index, density=0.2)
+    data = A.data.to(getattr(torch, dtype))
+    if dtype.startswith(("float", "bfloat")):
+        inside = sf.BSR(A.data, A.indices, A.indptr, shape, stored="all").stored_mask()
+        data = torch.where((data == 0) & inside, -data.abs(), data)
+    A = sf.BSR(data, A.indices, A.indptr, shape)
+    if kind == "all":
+        A = sf.BSR(data, A.indices, A.indptr, shape, stored="all")
+    if kind == "marked":
+        inside = sf.BSR(data, A.indices, A.indptr, shape, stored="all").stored_mask()
+        some = (torch.arange(inside.numel()) % 7 == 0).view(inside.shape)
+        A = sf.BSR(data, A.indices, A.indptr, shape, stored=A.stored_mask() | (inside & some))
+    return A if step.startswith("bsr") else A.to("blocked_ell")
+
+
+def reblocked(source: Any, step: str, into: int) -> Any:
+    return source.to(step.partition("->")[2], blocksize=into)
+
+
+@pytest.mark.parametrize("library", ["torch", "cupy"])
+@pytest.mark.parametrize("kind", ["nonzero", "marked", "all"])
+@pytest.mark.parametrize(("step", "size", "into"), OF_BLOCKS, ids=str)
+def test_blocks_have_the_buffers_of_the_generic_edges(
+    step: str, size: int, into: int, kind: str, library: str, device: str
+) -> None:
+    """Even and ragged shapes, rows without blocks, both widths of indices, several types."""
+    cases = [("bfloat16", "int32"), ("float32", "int64"), ("int8", "int32"), ("float64", "int64")]
+    for number, (dtype, index) in enumerate(cases):
+        if library == "cupy" and dtype == "bfloat16":
+            dtype = "float16"
+        shape = [(1203, 2391), (64, 128), (1216, 2432), (5, 3000)][number]
+        there = of_blocks(step, size, dtype, index, shape, kind)
+        expected = reblocked(there, step, into)
+        source = there.to_device(device, library=library)
+        with dispatch.use_kernel("triton-moves", f"convert:{step}"), sf.tracing() as trace:
+            found, again = (reblocked(source, step, into) for _ in range(2))
+        assert trace.kernels == ["triton-moves"] * 2
+        assert sf.same(expected, found.to_device("cpu", library="torch"), level="buffers")
+        assert sf.same(found, again, level="buffers")
+        sf.validate(found)
+
+
+@pytest.mark.parametrize(("step", "size", "into"), OF_BLOCKS, ids=str)
+def test_blocks_are_converted_after_one_wait(step: str, size: int, into: int, device: str) -> None:
+    for kind in ("nonzero", "marked"):
+        source = of_blocks(step, size, "float32", "int32", (1203, 2391), kind).to_device(device)
+        reblocked(source, step, into)  # compiles
+        with synchronisations() as waits:
+            found = reblocked(source, step, into)
+        assert len(waits) == 1, waits
+        assert reference.same_content(source, found)
+
+
+def test_sizes_that_do_not_divide_stay_on_the_device(device: str) -> None:
+    there = of_blocks("bsr->bsr", 48, "float32", "int32", (1203, 2391), "marked")
+    expected = there.to("bsr", blocksize=32)
+    with sf.tracing() as trace:
+        found = there.to_device(device).to("bsr", blocksize=32)
+    assert trace.kernels == ["array-api"]
+    assert sf.same(expected, found.to_device("cpu"), level="buffers")

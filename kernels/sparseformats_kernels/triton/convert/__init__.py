@@ -14,6 +14,8 @@ _SIDE = 2**31 - 2**21
 _COUNTS, _CHUNK = 1 << 22, 32
 _MOST = 1 << 24  # entries of a table of blocks that is always made
 
+_POWERS = {2**i for i in range(11)}
+
 _REAL = ("bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)))
 _REAL += ("float8_e4m3fn", "float8_e5m2", "float16", "bfloat16", "float32", "float64")
 _VALUES = (
@@ -49,7 +51,7 @@ _COMMON = (
         "blocksize",
         "blocks of a power of two of columns, up to 1024, and at most 2**20 elements",
         lambda query: (
-            (query.blocksize or (1, 1))[1] in {2**i for i in range(11)}
+            (query.blocksize or (1, 1))[1] in _POWERS
             and (query.blocksize or (1, 1))[0] * (query.blocksize or (1, 1))[1] <= 1 << 20
         ),
         lambda query: f"{query.blocksize}",
@@ -91,18 +93,81 @@ _PIECES = checks.Check(
     lambda query: f"{query.m:,} x {query.k:,}",
 )
 
+
+def _into(query: Query) -> tuple[int, int]:
+    return query.into or (1, 1)
+
+
+def _cuts(query: Query) -> bool:
+    """Whether blocks are cut into smaller ones, and not joined to larger ones."""
+    return any(new < old for new, old in zip(_into(query), query.blocksize or (1, 1), strict=True))
+
+
+def _larger(query: Query) -> tuple[int, int]:
+    return (query.blocksize or (1, 1)) if _cuts(query) else _into(query)
+
+
+def _divides(query: Query) -> bool:
+    small, large = query.blocksize or (1, 1), _larger(query)
+    small = _into(query) if _cuts(query) else small
+    return not (large[0] % small[0] or large[1] % small[1])
+
+
+def _pieces(query: Query) -> int:
+    """About as many blocks of the smaller size as there can be."""
+    r, c = _into(query) if _cuts(query) else query.blocksize or (1, 1)
+    return (query.nbytes or 0) // (itemsize(query.a_dtype or "int8") * r * c)
+
+
+def _joined(query: Query) -> int:
+    """Places for blocks that are joined."""
+    r, c = _into(query)
+    return 0 if _cuts(query) else -(-query.m // r) * -(-query.k // c)
+
+
+_OTHER = (
+    *_PLAIN,
+    checks.Check(
+        "blocksize",
+        "one block size a multiple of the other, the larger of a power of two of columns, up to "
+        "1024, and at most 2**20 elements",
+        lambda query: (
+            _divides(query)
+            and _larger(query)[1] in _POWERS
+            and _larger(query)[0] * _larger(query)[1] <= 1 << 20
+        ),
+        lambda query: f"{query.blocksize} into {query.into}",
+    ),
+    # A table of large blocks has a place for each that could be, one of small ones for those that
+    # could be stored.
+    checks.Check(
+        "size",
+        f"at most {_SIDE // 2:,} blocks, and where they are joined {_MOST:,} places or one a byte",
+        lambda query: (
+            max(_pieces(query), _joined(query)) <= _SIDE // 2
+            and _joined(query) <= max(_MOST, query.nbytes or 0)
+        ),
+        lambda query: f"{_pieces(query):,} blocks, {_joined(query):,} places",
+    ),
+)
+
 _STEPS = {
-    ("dense", "csr"): (*_PLAIN, _PIECES),
-    ("csr", "csc"): (*_PLAIN, _LIST, _ELEMENTS),
-    ("csc", "csr"): (*_PLAIN, _LIST, _ELEMENTS),
-    ("dense", "bsr"): _COMMON,
-    ("bsr", "dense"): _COMMON,
-    ("bsr", "csr"): _COMMON,
-    ("csr", "bsr"): (*_COMMON, _TABLE, _ELEMENTS),
+    ("dense", "csr"): ("lists", (*_PLAIN, _PIECES)),
+    ("csr", "csc"): ("lists", (*_PLAIN, _LIST, _ELEMENTS)),
+    ("csc", "csr"): ("lists", (*_PLAIN, _LIST, _ELEMENTS)),
+    ("dense", "bsr"): ("edges", _COMMON),
+    ("bsr", "dense"): ("edges", _COMMON),
+    ("bsr", "csr"): ("edges", _COMMON),
+    ("csr", "bsr"): ("edges", (*_COMMON, _TABLE, _ELEMENTS)),
+    ("bsr", "blocked_ell"): ("slots", _PLAIN),
+    ("blocked_ell", "bsr"): ("slots", _PLAIN),
+    ("bsr", "bsr"): ("blocks", _OTHER),
 }
 
 
 def _cost(query: Query) -> float:
+    if query.nnz is None and query.nbytes is not None:  # of blocks
+        return 60.0 + query.nbytes * 1e-6
     elements = query.nnz if query.nnz is not None else query.m * query.k
     return 60.0 + elements * 1e-6
 
@@ -134,14 +199,14 @@ _MOVES = tuple(
         "triton-moves",
         f"convert:{source}->{target}",
         (source,),
-        f"{_HERE}.{'edges' if 'bsr' in (source, target) else 'lists'}:{source}_to_{target}",
+        f"{_HERE}.{module}:{source}_to_{target}",
         requires=(_TRITON, _TORCH),
         checks=rules,
         cost=_cost,
         tolerance=EXACT,
         doc=f"{source} to {target} on the device: counted, numbered and moved in two passes",
     )
-    for (source, target), rules in _STEPS.items()
+    for (source, target), (module, rules) in _STEPS.items()
 )
 
 RECORDS = (*_MOVES, _PACK)

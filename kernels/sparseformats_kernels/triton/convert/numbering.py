@@ -33,8 +33,8 @@ class Table(NamedTuple):
     flags : (table + behind,) int8
         Of the places, and further ones.
     kept : (table,) or (2 table,) int32
-        First the place of each flagged block, then, where there are further flags, how many blocks
-        there are up to each place.
+        First the place of each flagged block, then, where that is asked for or there are further
+        flags, how many blocks there are up to each place.
     sums : (spans + 2,) int64
         Sums of spans of flags; the number of flags in the table, and of all.
     """
@@ -45,9 +45,12 @@ class Table(NamedTuple):
     sums: Part
 
 
-def table_of(lib: ArrayLibrary, grid: tuple[int, int], behind: int, place: str) -> Table:
+def table_of(
+    lib: ArrayLibrary, grid: tuple[int, int], behind: int, place: str, *, ranked: bool = False
+) -> Table:
+    """A table for `number`; `ranked` as where there are flags behind it."""
     table = grid[0] * grid[1]
-    kept, sums = table * (2 if behind else 1), spans_of(max(1, table + behind))[0] + 2
+    kept, sums = table * (2 if behind or ranked else 1), spans_of(max(1, table + behind))[0] + 2
     first = -(-8 * sums // 16) * 16
     second = first + -(-4 * kept // 16) * 16
     memory = lib.empty(second + table + behind, "int8", place)
