@@ -78,7 +78,7 @@ def packed(device: str, gives: str = "bfloat16") -> tuple[Any, Any, Any]:
 
 
 def test_results_of_bfloat16_are_the_librarys_own(device: str) -> None:
-    """What its documentation lists, without a bias and without scales of rows."""
+    """What others rely on, without a bias and without scales of rows."""
     _, _, state = packed(device)
     for gives in ("bfloat16", "float32"):
         assert results.outcome(state, Features(FP8, gives)) == RIGHT

@@ -1,10 +1,10 @@
 """Which results the library writes itself, with what follows the sums: found out by trying.
 
-Its documentation has a table of types, but not what a bias of 8-bit products is of, nor that every
-device and version has kernels with scales of rows. So before a layer relies on it, a small product
-with these very features is made once a process and compared, bit by bit, with what float32 sums
-give when they are rounded once. What is refused or differs is not used; sums of float32 and a
-second pass remain.
+What types it can write is known from others who use it, but not what a bias of 8-bit products is
+of, nor that every device and version has kernels with scales of rows. So before a layer relies on
+it, a small product with these very features is made once a process and compared, bit by bit, with
+what float32 sums give when they are rounded once. What is refused or differs is not used; sums of
+float32 and a second pass remain.
 """
 
 from __future__ import annotations
