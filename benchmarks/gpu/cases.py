@@ -15,6 +15,7 @@ SEED = 20260
 DENSE, TORCH, TUNED = "cublas", "torch-bsr", "torch-bsr-tuned"
 BELL, CSR, CUPY, EVEN = "kernel/cusparse-bell", "cusparse", "cupy", "own-even"
 EVERY, INT8, FP8, SEMI = "cusparselt", "int-mm", "scaled-mm", "torch-2:4"
+FP8_LAYER = "scaled-mm-bfloat16"
 GIVEN = "kernel"
 
 BASELINES = {
@@ -28,6 +29,7 @@ BASELINES = {
     EVERY: "cuSPARSELt, the best algorithm of an exhaustive search",
     INT8: "torch._int_mm, the better of both operand layouts",
     FP8: "torch._scaled_mm with float8_e4m3fn results",
+    FP8_LAYER: "torch._scaled_mm with bfloat16 results",
     GIVEN: "the best of our kernels, rows as given",
     SEMI: "torch: to_sparse_semi_structured(W) @ X",
 }
@@ -104,6 +106,9 @@ class Case:
         Our plan may group rows.
     linear : bool
         The layout of a linear layer: X is the transpose of row-major tokens, and so is the result.
+    gives : str or None
+        Dtype of the result of a layer of 8-bit operands with a scale each: what `linear` is called
+        with. None for a product in its own dtype.
     peers : tuple of str
         Who is measured beside our own kernels.
     goals : tuple of Goal
@@ -127,6 +132,7 @@ class Case:
     reorder: bool = False
     dtype: str = "bfloat16"
     linear: bool = False
+    gives: str | None = None
     peers: tuple[str, ...] = (DENSE, TORCH)
     goals: tuple[Goal, ...] = field(default=(), repr=False)
     graph: bool = False
@@ -156,6 +162,8 @@ class Case:
             wide = f", {self.stretch} columns at a time" if self.stretch > 1 else ""
             rows = f" ({self.clusters} of alike rows, shuffled{wide}, {self.fill:.0%} full)"
         layout = ", linear-layer layout" if self.linear else ""
+        if self.gives:
+            layout = f", linear with a scale for each operand, {self.gives} results"
         kind = f"{self.format} @ dense {shape}{edges}, density {self.density:g}"
         promise = ", operand promised finite" if self.finite else ""
         return f"{kind}, {self.pattern}{rows}{layout}{promise}"
@@ -164,7 +172,8 @@ class Case:
     def facts(self) -> dict[str, Any]:
         """The case as data, for plots."""
         names = ("m", "k", "n", "density", "format", "pattern", "dtype", "linear")
-        return {name: getattr(self, name) for name in names} | {"block": list(self.block)}
+        gives = {"gives": self.gives} if self.gives else {}
+        return {name: getattr(self, name) for name in names} | {"block": list(self.block)} | gives
 
     @property
     def cold(self) -> bool:
@@ -366,12 +375,13 @@ def _semi() -> list[Case]:
         found.append(semi(f"semi-{tail}", shape, goals=(*rows,), peers=peers))
     for name, dtype, baseline, value in (
         ("int8", "int8", INT8, 2.4),
-        ("fp8", "float8_e4m3fn", FP8, 1.5),
+        ("fp8", "float8_e4m3fn", FP8_LAYER, 1.5),
     ):
         for shape in SEMI_SHAPES:
             tail = "x".join(map(str, shape))
             goals = (Goal(f"S-{name}-{tail}", baseline, value),)
-            options = {"goals": goals, "peers": (EVERY, baseline), "dtype": dtype}
+            options: dict[str, Any] = {"goals": goals, "peers": (EVERY, baseline), "dtype": dtype}
+            options["gives"] = "bfloat16" if baseline == FP8_LAYER else None
             found.append(semi(f"semi-{name}-{tail}", shape, **options))
     return found
 

@@ -55,11 +55,11 @@ class Reference:
             Some element is beyond the bound or was not written; the text has the worst one.
         """
         case = self.problem.case
-        whole = case.dtype == "int8"
+        whole = self._gives == "int8"
         self.problem.Y.fill_(POISON if whole else float("nan"))
         y = call()
         y = y if view is None else view(y)
-        y = y.float() if case.dtype.startswith("float8") else y
+        y = y.float() if y.dtype.itemsize == 1 else y
         if tuple(y.shape) != (case.m, case.n):
             raise WrongResult(f"{name}: expected shape {(case.m, case.n)}, got {tuple(y.shape)}")
         unwritten = int((y == POISON if whole else ~torch.isfinite(y)).sum())
@@ -70,6 +70,11 @@ class Reference:
         error = (y[self._rows].double() - exact).abs() / bound
         if not bool((error <= 1).all()):
             raise WrongResult(f"{name}: {self._worst(error)}")
+
+    @property
+    def _gives(self) -> str:
+        """The dtype that results are rounded to."""
+        return self.problem.case.gives or self.problem.case.dtype
 
     @cached_property
     def _rows(self) -> Any:
@@ -86,7 +91,7 @@ class Reference:
     def _product(self) -> tuple[Any, Any, Any]:
         """Those rows in float64, the bound of each error, and one rounding of a typical part."""
         A, terms = self._matrix()
-        dtype = self.problem.case.dtype
+        dtype = self._gives
         rounding, exact, size = ROUNDING[dtype], [], []
         for X in self.problem.X.split(COLUMNS, dim=1):
             X = X.double()

@@ -7,6 +7,7 @@ turn through the same code, so that nothing but the algorithm differs.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -29,7 +30,7 @@ FINALISTS = 3
 def best_of_all(problem: Problem) -> dict[str, Callable[[], Any]]:
     """Calls of the best algorithms, by their numbers, after trying all that there are."""
     from sparseformats_kernels.cusparselt.plans import DEFAULT
-    from sparseformats_kernels.cusparselt.searching import everything
+    from sparseformats_kernels.cusparselt.searching import everything, trusted
     from sparseformats_kernels.cusparselt.serving import serve, usual
     from sparseformats_kernels.cusparselt.slices import Slices
 
@@ -39,6 +40,7 @@ def best_of_all(problem: Problem) -> dict[str, Callable[[], Any]]:
         return {}  # not one product
     served = serve(state.blob, (state.m, state.k), usual(query, query.n), True)
     most = state.make_plan(served.problem, DEFAULT).most
+    most = min(most, trusted(state.blob.dtype, state.blob.gives))
     times = state.measure(served.problem, everything(most), False)
     calls: dict[str, Callable[[], Any]] = {}
     for algorithm in sorted(times, key=times.__getitem__)[:FINALISTS]:
@@ -49,13 +51,20 @@ def best_of_all(problem: Problem) -> dict[str, Callable[[], Any]]:
 
 
 def _query(problem: Problem) -> Query:
+    """Of the product alone: a scale that is a number costs no algorithm anything."""
+    if problem.case.gives:
+        query = sf.explain("linear", problem.X.T, problem.matrix, **problem.layer).query
+        return replace(query, out_dtype=problem.case.gives, epilogue=None, wide=False)
     return sf.explain(problem.matrix, problem.X, out=problem.Y, assume_finite=True).query
 
 
 def _state(problem: Problem, query: Query) -> Any:
+    from sparseformats_kernels.cusparselt.slices import Slices
     from sparseformats_kernels.cusparselt.spmm import CuSparseLtProduct
 
-    return CuSparseLtProduct.pack(problem.matrix, query)
+    state = CuSparseLtProduct.pack(problem.matrix, query)
+    gives = problem.case.gives
+    return state.giving(gives) if gives and not isinstance(state, Slices) else state
 
 
 def _call(problem: Problem, state: Any, query: Query) -> Callable[[], Any]:

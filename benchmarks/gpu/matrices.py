@@ -42,6 +42,11 @@ class Problem:
     Y: Any
 
     @property
+    def layer(self) -> dict[str, Any]:
+        """What `linear` is called with, where the case is a layer's: both scales are one."""
+        return {"scale_a": 1.0, "scale_b": 1.0, "out_dtype": self.case.gives}
+
+    @property
     def stored(self) -> int:
         """Stored blocks."""
         return int(self.parts.data.shape[0])
@@ -98,7 +103,7 @@ def draw(shape: tuple[int, ...], dtype: str, device: str, generator: Any) -> Any
 
 
 def _operands(case: Case, device: str, generator: Any) -> tuple[Any, Any]:
-    gives = getattr(torch, "int32" if case.dtype == "int8" else case.dtype)
+    gives = getattr(torch, case.gives or ("int32" if case.dtype == "int8" else case.dtype))
     if case.linear:
         X = draw((case.n, case.k), case.dtype, device, generator).T
         return X, torch.empty(case.n, case.m, dtype=gives, device=device).T

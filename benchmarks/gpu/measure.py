@@ -134,6 +134,7 @@ def _work(problem: Problem) -> Work:
         blocks=problem.stored,
         used_columns=len(problem.parts.columns.unique()),
         dtype=case.dtype,
+        gives=case.gives,
         index=0.25 if case.format == "2:4" else None,  # two bits of each kept element
     )
 

@@ -54,15 +54,33 @@ class Side(NamedTuple):
 
 def ours(problem: Problem, kernel: str | None = None, **options: Any) -> Side:
     """What a user gets: the kernel that dispatch chooses, or one asked for by name."""
+    if problem.case.gives:
+        return _our_layer(problem, kernel)
     options.setdefault("assume_finite", problem.case.finite)
     options.setdefault("reorder", problem.case.reorder and kernel is None)
     plan = sf.plan(problem.matrix, problem.X, out=problem.Y, kernel=kernel, **options)
     return Side("ours", partial(plan, problem.X, out=problem.Y), kernel=plan.kernel)
 
 
+def _our_layer(problem: Problem, kernel: str | None) -> Side:
+    given = problem.X.T, problem.matrix
+    options = problem.layer | {"kernel": kernel}
+    chosen = sf.explain("linear", *given, **options).chosen
+    out = problem.Y.T
+
+    def call() -> Any:
+        return sf.linear(*given, out=out, **options).T
+
+    call()  # packs
+    return Side("ours", call, kernel=chosen)
+
+
 def other_kernels(problem: Problem, chosen: str | None) -> tuple[str | None, list[str]]:
     """The choice for a finite operand, and every eligible kernel but `chosen`."""
-    found = sf.explain(problem.matrix, problem.X, out=problem.Y, assume_finite=True)
+    if problem.case.gives:
+        found = sf.explain("linear", problem.X.T, problem.matrix, **problem.layer)
+    else:
+        found = sf.explain(problem.matrix, problem.X, out=problem.Y, assume_finite=True)
     names = [row.kernel for row in found.rows if row.status != "refused"]
     return found.chosen, [name for name in names if name not in SKIPPED and name != chosen]
 
@@ -163,6 +181,24 @@ def _scaled_mm(problem: Problem) -> list[Side]:
     return [Side(name, partial(torch._scaled_mm, D, X, **scales, **o)) for name, o in ways.items()]
 
 
+def _scaled_mm_of_layers(problem: Problem) -> list[Side]:
+    """Results of bfloat16, into tokens in rows as a layer has them; as dense layers call it."""
+    D, tokens = dense_of(problem), problem.X.T.contiguous()
+    one = torch.ones((), device=D.device)
+    scales = {"scale_a": one, "scale_b": one, "out_dtype": torch.bfloat16}
+
+    def call(**options: Any) -> Any:
+        return torch._scaled_mm(tokens, D.T, **scales, **options).T
+
+    quick = partial(call, use_fast_accum=True)
+    turned = partial(torch._scaled_mm, D, tokens.T, **scales)
+    return [
+        Side("scaled-mm-bfloat16/linear", call),
+        Side("scaled-mm-bfloat16/turned", turned),
+        Side("scaled-mm-quick", quick),
+    ]
+
+
 def _semi(problem: Problem) -> list[Side]:
     """As a user has it: the weight converted once, each call by torch's operator."""
     from torch.sparse import SparseSemiStructuredTensor, to_sparse_semi_structured
@@ -228,6 +264,7 @@ PEERS: dict[str, Callable[[Problem], list[Side]]] = {
     "cusparselt": _cusparselt,
     "int-mm": _int_mm,
     "scaled-mm": _scaled_mm,
+    "scaled-mm-bfloat16": _scaled_mm_of_layers,
     "torch-2:4": _semi,
     "stk": _stk,
     "blksprs": _blksprs,

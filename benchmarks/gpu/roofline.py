@@ -56,6 +56,7 @@ def work_of(
     used_columns: int,
     dtype: str,
     index: float | None = None,
+    gives: str | None = None,
 ) -> Work:
     """Count the work of a product.
 
@@ -68,6 +69,8 @@ def work_of(
         Block columns that hold any: only those rows of the operand are read.
     index : float, optional
         Bytes of the index of a block, without pointers to rows; by default those of int32 with.
+    gives : str, optional
+        Dtype of the result, where it is not that of the product.
     """
     (m, k, n), (r, c), item = shape, block, ITEM[dtype]
     values = blocks * r * c * item
@@ -75,7 +78,7 @@ def work_of(
     met = min(k, used_columns * c) * n * item
     tiles = -(-n // TILE)
     cached = blocks * c * n * item + values * tiles
-    result = m * n * GIVES.get(dtype, item)
+    result = m * n * (ITEM[gives] if gives else GIVES.get(dtype, item))
     return Work(2.0 * blocks * r * c * n, values + where + met + result, float(cached))
 
 

@@ -81,6 +81,12 @@ class Query:
         What is fused behind the product: ``"bias"``, ``"relu"``, ``"bias+gelu"``, as a whole
         ``"scale+bias+gelu+residual"``. With ``"scale"`` the sums, of int8 or fp8, are scaled in
         float32 and rounded to `out_dtype`, which is then not that of the operands' promotion.
+    scales : str or None
+        What an epilogue with ``"scale"`` has beside numbers, such as ``"one+rows"``: arrays of
+        ``"one"`` scale, of one for each of the ``"rows"`` of the result, for each of its
+        ``"columns"``.
+    bias_dtype : str or None
+        The dtype of such an epilogue's bias as it was given; kernels get it in float32.
     precision : str or None
         ``"tf32"`` and the like is allowed; None is the IEEE arithmetic of the dtypes.
     deterministic : bool
@@ -124,6 +130,8 @@ class Query:
     beta_zero: bool = True
     wide: bool = False
     epilogue: str | None = None
+    scales: str | None = None
+    bias_dtype: str | None = None
     precision: str | None = None
     deterministic: bool = False
     grad: bool = False
@@ -178,6 +186,7 @@ class Query:
             "beta != 0": not self.beta_zero,
             "unrounded": self.wide,
             f"epilogue {self.epilogue}": self.epilogue is not None,
+            f"scales of {self.scales}": self.scales is not None,
             f"precision {self.precision}": self.precision is not None,
             "deterministic": self.deterministic,
             "gradients wanted": self.grad,

@@ -56,6 +56,16 @@ class Beside(NamedTuple):
                 made *= float(scale)
         return made
 
+    @property
+    def scales(self) -> str | None:
+        """As `Query.scales` has it."""
+        found = set()
+        for name, scale in (("rows", self.scale_b), ("columns", self.scale_a)):
+            if scale is not None and not is_number(scale):
+                one = all(int(size) == 1 for size in scale.shape)
+                found.add("one" if one else name)
+        return "+".join(name for name in ("one", "rows", "columns") if name in found) or None
+
     def arrays(self, lib: ArrayLibrary, rows: tuple[int, ...]) -> dict[str, Array]:
         """What a kernel that fuses is given, by name: tokens are columns of its result.
 

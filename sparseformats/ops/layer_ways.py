@@ -98,6 +98,8 @@ def _way(call: LayerCall, epilogue: str | None, out: Array | None) -> Way:
     own = o.dtype
     if call.scaled:
         o = replace(o, dtype=call.o.dtype if epilogue is not None else accumulator(own))
+    scaled = epilogue is not None and call.scaled
+    bias = lib.dtype_name(call.bias) if scaled and call.bias is not None else None
     query = matmul_query(
         o,
         None,
@@ -105,6 +107,8 @@ def _way(call: LayerCall, epilogue: str | None, out: Array | None) -> Way:
         beta_zero=True,
         precision=as_precision(call.options["precision"], lib, o.x, o.dtype),
         epilogue=epilogue,
+        scales=call.beside.scales if scaled else None,
+        bias_dtype=bias,
         assume_finite=bool(call.options["assume_finite"]),
         wide=epilogue is None and o.dtype != own,
     )

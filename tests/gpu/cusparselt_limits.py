@@ -2,8 +2,11 @@
 
 What is tried here may end a process (an illegal instruction does) or never return, so each trial
 runs in a process of its own that writes down what it is about to do; the next one goes on behind
-it. Three questions:
+it. Four questions:
 
+- ``results``: which types of results the library writes right itself, with what follows the sums
+  (``--only results --seconds 15``); a type of results may be searched for (`searching.MEASURED`)
+  once ``ids`` has told that its algorithms execute (``--only float8_e4m3fn:``);
 - ``ids``: which algorithms execute at all, by type and number of columns (`searching.TRUSTED`);
 - ``columns``: up to how many columns products are right (`MOST_COLUMNS`);
 - ``infinities``: which algorithms give NaN for a sum of -inf (`Tolerance.nan_for_infinity`).
@@ -28,9 +31,16 @@ ROOT = Path(__file__).resolve().parents[2]
 TYPES = ("float16", "bfloat16", "int8", "float8_e4m3fn")
 COLUMNS = (1, 8, 16, 100, 504, 4096)
 WIDE = tuple(1 << i for i in range(15, 23))
+RESULTS = (
+    *((dtype, dtype) for dtype in TYPES[:2]),
+    *(("float8_e4m3fn", gives) for gives in ("float32", *TYPES[:2], "float8_e4m3fn")),
+)
+OTHERS = tuple(f"float8_e4m3fn:{gives}" for gives in TYPES[:2])  # operands' and results' type
 TRIALS = (
+    *(("results", dtype, gives, 32) for dtype, gives in RESULTS),
     *(("ids", dtype, layout, n) for dtype in TYPES for layout in "CF" for n in COLUMNS),
-    *(("columns", dtype, "F", n) for dtype in TYPES for n in WIDE),
+    *(("ids", dtypes, "F", n) for dtypes in OTHERS for n in COLUMNS),
+    *(("columns", dtype, "F", n) for dtype in (*TYPES, *OTHERS) for n in WIDE),
     *(("infinities", dtype, "C", n) for dtype in TYPES[:2] for n in (1, 16)),
 )
 
@@ -40,6 +50,9 @@ TRIALS = (
 
 def attempt(question: str, dtype: str, layout: str, n: int, start: int, journal: TextIO) -> None:
     """Run candidates from number `start` on, each announced before it runs."""
+    if question == "results":
+        _attempt_results(dtype, layout, start, journal)
+        return
     from sparseformats_kernels.cusparselt.plans import DEFAULT
     from sparseformats_kernels.cusparselt.searching import splits
 
@@ -57,6 +70,26 @@ def attempt(question: str, dtype: str, layout: str, n: int, start: int, journal:
     journal.write("done\n")
 
 
+def _attempt_results(dtype: str, gives: str, start: int, journal: TextIO) -> None:
+    """The same for results of a type: alone, and with each of what may follow the sums."""
+    from sparseformats_kernels.cusparselt.results import Features, outcome
+
+    state, *_ = _prepared("results", (64, 128), dtype, "F", 32)
+    biases = dict.fromkeys([None, "float32", gives])
+    every = [
+        Features(dtype, gives, bias, relu, vector)
+        for bias in biases
+        for relu in (False, True)
+        for vector in (False, True)
+    ]
+    for number, features in enumerate(every[start:], start):
+        journal.write(f"{number} {tuple(features)} ")
+        journal.flush()
+        journal.write(f"{outcome(state, features)}\n")
+        journal.flush()
+    journal.write("done\n")
+
+
 def _prepared(question: str, shape: tuple[int, int], dtype: str, layout: str, n: int) -> Any:
     import torch
 
@@ -65,6 +98,7 @@ def _prepared(question: str, shape: tuple[int, int], dtype: str, layout: str, n:
     from sparseformats_kernels.cusparselt.spmm import CuSparseLtProduct
     from tests.kernels.cusparselt.support import dense, query_for
 
+    dtype, _, gives = dtype.partition(":")
     D = dense(shape, dtype).cuda()
     if question == "infinities":
         D.zero_()
@@ -74,6 +108,7 @@ def _prepared(question: str, shape: tuple[int, int], dtype: str, layout: str, n:
     A = sf.from_dense(D, "2:4")
     query = query_for(A, x, device="cuda", capability=(9, 0), x_layout=layout)
     state = CuSparseLtProduct.pack(A, query)
+    state = state.giving(gives) if gives else state
     problem = serve(state.blob, shape, usual(query, n), True).problem
     return state, problem, _laid(state, problem, x), A.to_dense().double().sum(dim=1)
 
@@ -141,6 +176,8 @@ def watch(trial: tuple[Any, ...], folder: Path, end: float) -> dict[str, Any]:
                 file.write("ends the process\n")
             lines[-1] += "ends the process"
         start = int(lines[-1].split()[0]) + 1
+    if trial[0] == "results":
+        return {"trial": list(trial), **dict(_lines(journal))}
     return {"trial": list(trial), **_summary(_lines(journal))}
 
 
@@ -159,6 +196,15 @@ def _summary(lines: Iterator[tuple[str, str]]) -> dict[str, Any]:
         else:
             found["other"][algorithm] = outcome
     return found
+
+
+def _tell(row: dict[str, Any]) -> None:
+    found = {k: v for k, v in row.items() if k != "trial"}
+    if row["trial"][0] != "results":
+        print(*row["trial"], found, flush=True)
+        return
+    for features, outcome in found.items():  # dtype, result, bias, relu, scales of rows
+        print("results:", features, "->", outcome, flush=True)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -181,7 +227,7 @@ def main(arguments: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(options.processes) as pool:
         for row in pool.map(lambda trial: watch(trial, Path(name), end), trials):
             rows.append(row)
-            print(*row["trial"], {k: v for k, v in row.items() if k != "trial"}, flush=True)
+            _tell(row)
     if options.json is not None:
         options.json.write_text(json.dumps(rows, indent=1) + "\n")
     return 0

@@ -30,6 +30,8 @@ _HERE = "sparseformats_kernels.cusparselt"
 _KERNEL = f"{_HERE}.spmm:CuSparseLtProduct"
 _LIBRARY = CuSparseLt()
 _FUSED = (None, "bias", "relu", "bias+relu")
+_SCALED = tuple(f"scale+{name}" if name else "scale" for name in _FUSED)
+_ROUNDED = ("float16", "bfloat16", "float32")
 
 
 MOST_COLUMNS = 1 << 16
@@ -73,6 +75,18 @@ _FEW_ENOUGH = checks.Check(
     lambda query: query.n * query.batch <= MOST_COLUMNS,
     lambda query: f"{query.n * query.batch:,}",
     "multiply slices of the columns",
+)
+_NO_SCALES_OF_COLUMNS = checks.Check(
+    "epilogue",
+    "scales that are one for all, or one for each row of the matrix",
+    lambda query: "columns" not in (query.scales or ""),
+    lambda query: f"scales of {query.scales}",
+)
+_FITTING_RESULT = checks.Check(
+    "dtype",
+    "results of float8_e4m3fn or float32, or of a layer with scales or out_dtype",
+    lambda query: query.epilogue is None or query.out_dtype in _ROUNDED,
+    lambda query: f"{query.out_dtype} with {query.epilogue}",
 )
 _COMMON = (
     checks.library_is("torch", "cupy"),
@@ -118,6 +132,17 @@ def _why_by_torch(query: Query) -> str:
     reason = trouble()
     why = "the library itself can be called: see cusparselt" if reason is None else str(reason)
     return f"torch makes a plan on each call, 0.6-0.95 ms on the host; {why}"
+
+
+def _note_of_bytes(query: Query) -> str:
+    """The same for fp8, with who rounds the results."""
+    if query.epilogue is None and query.out_dtype == "float32":
+        return f"sums left in float32, for a second pass where something follows; {_note(query)}"
+    if query.epilogue is None and not (query.alpha_one and query.beta_zero):
+        return f"sums in float32, rounded in a second pass; {_note(query)}"
+    from sparseformats_kernels.cusparselt import results
+
+    return f"{results.told(query)}; {_note(query)}"
 
 
 RECORDS = (
@@ -166,13 +191,16 @@ RECORDS = (
             checks.capability_at_least(8, 9),
             _TWO_OF_FOUR,
             checks.dtype_in("float8_e4m3fn"),
-            checks.dtype_in("float8_e4m3fn", "float32", operand="out"),
-            checks.epilogue_in(None),
+            checks.dtype_in("float8_e4m3fn", *_ROUNDED, operand="out"),
+            checks.epilogue_in(None, *_SCALED),
+            _NO_SCALES_OF_COLUMNS,
+            _FITTING_RESULT,
         ),
         wide=True,
         cost=costs.product,
-        doc="2:4 of float8_e4m3fn on sparse tensor cores, sums left in float32 or rounded once",
-        note=_note,
+        tolerance=_AS_MEASURED,
+        doc="2:4 of float8_e4m3fn on sparse tensor cores, sums rounded once; scales, bias fused",
+        note=_note_of_bytes,
     ),
     KernelRecord(
         "cusparselt-torch",

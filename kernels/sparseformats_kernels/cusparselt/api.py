@@ -37,7 +37,7 @@ COMPUTE_32I, COMPUTE_32F = 0, 2
 NUM_BATCHES, BATCH_STRIDE = 0, 1
 
 # cusparseLtMatmulDescAttribute_t
-ACTIVATION_RELU, BIAS_POINTER = 0, 8
+ACTIVATION_RELU, ALPHA_VECTOR, BIAS_POINTER = 0, 5, 8
 
 # cusparseLtMatmulAlg_t, cusparseLtMatmulAlgAttribute_t, cusparseLtSplitKMode_t
 ALG_DEFAULT = 0

@@ -10,10 +10,10 @@ from typing import Any, final
 
 from sparseformats._arrays import Array
 from sparseformats._dtypes import itemsize
+from sparseformats_kernels.cusparselt.bound import Bound, is_direct
 from sparseformats_kernels.cusparselt.launching import Launch
 from sparseformats_kernels.cusparselt.plans import ALIGNED
 from sparseformats_kernels.cusparselt.serving import given, serve
-from sparseformats_kernels.cusparselt.spmm import Bound, is_direct
 from sparseformats_kernels.cusparselt.state import State
 
 __all__ = ["FEW", "Batched"]

@@ -22,8 +22,8 @@ from typing import Any, final
 
 from sparseformats.dispatch.places import user_directory
 from sparseformats.errors import KernelLoadWarning
-from sparseformats_kernels.cusparselt.plans import Algorithm
-from sparseformats_kernels.cusparselt.searching import Found, is_tried
+from sparseformats_kernels.cusparselt.plans import DEFAULT, Algorithm
+from sparseformats_kernels.cusparselt.searching import Found, is_tried, trusted
 
 __all__ = ["CHOICES", "FACTS", "SEARCH", "Choices", "searches", "user_file"]
 
@@ -104,9 +104,10 @@ class Choices:
 
     def _admit(self, rows: Iterable[dict[str, Any]], source: str) -> None:
         for row in rows:
-            algorithm = Algorithm(**row["config"])
-            if is_tried(algorithm):
-                self._known[_key(row["facts"])] = algorithm, source
+            algorithm, facts = Algorithm(**row["config"]), row["facts"]
+            known = algorithm == DEFAULT or trusted(facts["dtype"], facts["gives"]) > 0
+            if known and is_tried(algorithm):
+                self._known[_key(facts)] = algorithm, source
 
 
 CHOICES = Choices()

@@ -20,7 +20,7 @@ from sparseformats_kernels.cusparselt.versions import KNOWN, Version, known_vers
 if TYPE_CHECKING:
     from sparseformats_kernels.cusparselt.api import Api
 
-__all__ = ["CuSparseLt", "find", "installed", "mapped", "the_api", "trouble"]
+__all__ = ["CuSparseLt", "find", "installed", "known_api", "mapped", "the_api", "trouble"]
 
 # Wheels of torch that bring the library along have a hash in its name.
 _MAPPED = re.compile(r"(/\S*/libcusparseLt[-\w]*\.so(?:\.\d+)*)\s*$", re.MULTILINE)
@@ -110,6 +110,12 @@ def _loaded_trouble() -> Reason | None:
     if found is None:
         return _missing()
     return found if isinstance(found, Reason) else None
+
+
+def known_api() -> Api | None:
+    """The library if it was loaded here before; loads nothing."""
+    found = _state.get("api")
+    return None if isinstance(found, Reason) else found
 
 
 def the_api() -> Api:

@@ -108,11 +108,13 @@ class Blob:
         The shape that the library sees.
     dtype, gives : str
         Of the values and the operand, and of what the library writes.
+    adds, bias : str
+        Of a matrix that is added to the result, and of a bias.
     computes : int
         Of ``cusparseComputeType``.
     """
 
-    __slots__ = ("array", "computes", "dtype", "gives", "k", "m")
+    __slots__ = ("adds", "array", "bias", "computes", "dtype", "gives", "k", "m")
 
     def __init__(
         self, api: Api, handle: Handle, device: Device, dense: Array, dtype: str, gives: str
@@ -126,6 +128,13 @@ class Blob:
         made = object.__new__(cls)
         made._name(A.shape, A.dtype_name, gives)
         made.array = encode(layout, A)
+        return made
+
+    def giving(self, gives: str, bias: str | None = None) -> Blob:
+        """The same bytes, for results of another dtype and biases of one."""
+        made = object.__new__(Blob)
+        made._name((self.m, self.k), self.dtype, gives)
+        made.array, made.bias = self.array, bias or gives
         return made
 
     def describe(self, api: Api, handle: int) -> Opaque:
@@ -145,7 +154,9 @@ class Blob:
 
     def _name(self, shape: tuple[int, ...], dtype: str, gives: str) -> None:
         self.m, self.k = shape
-        self.dtype, self.gives = dtype, gives
+        self.dtype, self.gives, self.bias = dtype, gives, gives
+        # To results of 8 bits the library adds what has 16.
+        self.adds = "float16" if gives == "float8_e4m3fn" else gives
         self.computes = c.COMPUTE_32I if gives == "int32" else c.COMPUTE_32F
 
     def _compress(self, api: Api, handle: int, device: Device, dense: Array) -> Array:

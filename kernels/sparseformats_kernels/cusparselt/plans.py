@@ -45,6 +45,8 @@ class Problem(NamedTuple):
         Elements between neighbours of a batch.
     relu : bool
         What is below zero becomes zero, last of all; NaN stays (measured: 0.8.0, an H200).
+    vector : bool
+        Sums are multiplied by a float32 number for each row of the result, not by one for all.
     """
 
     n: int
@@ -57,6 +59,7 @@ class Problem(NamedTuple):
     x_gap: int = 0
     y_gap: int = 0
     relu: bool = False
+    vector: bool = False
 
 
 class Algorithm(NamedTuple):
@@ -165,21 +168,32 @@ class Plan:
         result = (blob.m, problem.n, problem.y_step, ALIGNED, gives, problem.y_order)
         y = self._dense(handle, result)
         self._repeat(handle, y, problem.batch, problem.y_gap)
+        added = y
+        if blob.adds != blob.gives:
+            value = c.VALUES[blob.adds]
+            added = self._dense(handle, (*result[:4], value, problem.y_order))
+            self._repeat(handle, added, problem.batch, problem.y_gap)
         product = self._api.opaque()
         flip = c.TRANSPOSE if turned else c.NON_TRANSPOSE
-        matrices = A.address, x.address, y.address, y.address
+        matrices = A.address, x.address, added.address, y.address
         self._api.call(
             "cusparseLtMatmulDescriptorInit",
             *(handle, product.address, c.NON_TRANSPOSE, flip, *matrices, blob.computes),
         )
         self._own(product, None)
+        self._follow(handle, product, problem, bias)
+        return product
+
+    def _follow(self, handle: int, product: Opaque, problem: Problem, bias: int) -> None:
+        """Say what follows the sums."""
+        name, on = "cusparseLtMatmulDescSetAttribute", ctypes.c_int(1)
         if bias:
-            name, number = "cusparseLtMatmulDescSetAttribute", ctypes.c_void_p(bias)
+            number = ctypes.c_void_p(bias)
             self._api.set(name, handle, product.address, c.BIAS_POINTER, number)
         if problem.relu:
-            name, on = "cusparseLtMatmulDescSetAttribute", ctypes.c_int(1)
             self._api.set(name, handle, product.address, c.ACTIVATION_RELU, on)
-        return product
+        if problem.vector:
+            self._api.set(name, handle, product.address, c.ALPHA_VECTOR, on)
 
     def _dense(self, handle: int, facts: tuple[int, ...]) -> Opaque:
         struct = self._api.opaque()

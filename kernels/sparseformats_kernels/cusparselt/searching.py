@@ -13,7 +13,18 @@ from typing import Final, NamedTuple
 from sparseformats_kernels.cusparselt.api import ONE_KERNEL, TWO_KERNELS
 from sparseformats_kernels.cusparselt.plans import DEFAULT, Algorithm
 
-__all__ = ["TRUSTED", "Found", "Measure", "everything", "is_tried", "search", "splits", "whole"]
+__all__ = [
+    "MEASURED",
+    "TRUSTED",
+    "Found",
+    "Measure",
+    "everything",
+    "is_tried",
+    "search",
+    "splits",
+    "trusted",
+    "whole",
+]
 
 Measure = Callable[[Sequence[Algorithm], bool], Mapping[Algorithm, float]]
 """``(algorithms, thoroughly) -> microseconds``, of those that the library takes."""
@@ -31,6 +42,24 @@ With version 0.8.0 on an H200 those from 36 on, offered for float16 and an opera
 executed an illegal instruction, which no process survives; all below ran, each with whole sums and
 with sums in parts, for float16, bfloat16, int8 and float8_e4m3fn, one to 504 columns.
 """
+
+MEASURED: Final = frozenset(
+    {
+        ("float16", "float16"),
+        ("bfloat16", "bfloat16"),
+        ("int8", "int32"),
+        ("float8_e4m3fn", "float32"),
+    }
+)
+"""Dtypes of operands and of results for which that was tried, by ``tests.gpu.cusparselt_limits``.
+
+Of others the library's own choice alone is taken.
+"""
+
+
+def trusted(dtype: str, gives: str) -> int:
+    """Ids of algorithms for these dtypes of operands and results are tried below this one."""
+    return TRUSTED if (dtype, gives) in MEASURED else 0
 
 
 class Found(NamedTuple):

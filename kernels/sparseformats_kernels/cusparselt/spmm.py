@@ -1,7 +1,6 @@
 """n:m times dense on sparse tensor cores.
 
-How a call is served is worked out once for each kind of operands, and kept for the calls after it:
-a warm call makes one tuple, finds what serves it, and launches.
+Packing, and what dispatch asks of a kernel; `bound` has the calls, `layers` those with scales.
 """
 
 from __future__ import annotations
@@ -9,26 +8,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
-from threading import get_ident
 from typing import Any, final
 
 from sparseformats._arrays import Array
 from sparseformats.dispatch.query import Query
 from sparseformats.formats import SparseMatrix
-from sparseformats_kernels.cuda.common import deliver
 from sparseformats_kernels.cuda.devices import Device, device_of
-from sparseformats_kernels.cusparselt.api import ORDER_COL, Api
+from sparseformats_kernels.cusparselt.api import Api
+from sparseformats_kernels.cusparselt.bound import Bound, is_direct
 from sparseformats_kernels.cusparselt.finding import the_api
 from sparseformats_kernels.cusparselt.handles import Handle, handle
-from sparseformats_kernels.cusparselt.launching import Launch
+from sparseformats_kernels.cusparselt.layers import Layer
 from sparseformats_kernels.cusparselt.packing import Blob, direct, tile, unpacked
-from sparseformats_kernels.cusparselt.serving import Given, Served, given, serve, usual
+from sparseformats_kernels.cusparselt.results import tried
+from sparseformats_kernels.cusparselt.serving import serve, usual
 from sparseformats_kernels.cusparselt.slices import Slices, edges_of
 from sparseformats_kernels.cusparselt.state import State
 
-__all__ = ["Bound", "CuSparseLtProduct", "is_direct"]
+__all__ = ["CuSparseLtProduct"]
 
-_KEPT = 64  # kinds of operands that a bound kernel remembers
 _GIVES = {"int8": "int32", "float8_e4m3fn": "float32"}  # what the library writes, if not the dtype
 
 
@@ -65,11 +63,16 @@ class CuSparseLtProduct:
         *,
         bias: Array | None = None,
         activation: str | None = None,
+        **scales: Array,
     ) -> Array:
-        """Multiply a single time, as `bind` would again and again."""
+        """Multiply a single time, as `bind` would again and again; scales are applied to sums."""
         if isinstance(state, Slices):
             runs = [Bound(part, None, part.lib.deterministic()) for part in state.parts]
             return state.run(runs)(x, out, alpha, beta)
+        if scales:
+            return Layer(state, None, activation, state.lib.deterministic())(
+                x, out, alpha, beta, bias, **scales
+            )
         return Bound(state, activation, state.lib.deterministic())(x, out, alpha, beta, bias)
 
     @staticmethod
@@ -91,7 +94,11 @@ class CuSparseLtProduct:
                 for part in state.parts
             ]
             return state.run(runs)
-        relu = "relu" in (query.epilogue or "").split("+")
+        follows = (query.epilogue or "").split("+")
+        relu = "relu" in follows
+        if "scale" in follows:
+            return Layer.made(state, query)
+        state = _itself(state, query)
         if query.m and state.forced is None:
             for n in {query.n, query.n * query.batch} - {0}:
                 direct = is_direct(state, query.alpha_one, query.beta_zero)
@@ -109,6 +116,14 @@ class CuSparseLtProduct:
         if isinstance(state, Slices) or query.n < FEW:
             return None
         return Batched(state, query.deterministic)
+
+
+def _itself(state: State, query: Query) -> State:
+    """The state with fp8 results by the library, where it rounds as the array library does."""
+    plain = query.alpha_one and query.beta_zero and query.m and query.n
+    if not plain or state.blob.gives == state.out_dtype or not state.out_dtype.startswith("float8"):
+        return state
+    return state if tried(state, query) is None else state.giving(state.out_dtype)
 
 
 def _blobs(
@@ -141,164 +156,3 @@ def _name_of(device: Device) -> str:
     import cupy
 
     return str(cupy.cuda.runtime.getDeviceProperties(device.index)["name"].decode())
-
-
-def is_direct(state: State, alpha_one: bool, beta_zero: bool) -> bool:
-    """Whether the library's own arithmetic gives what is asked for.
-
-    It scales in float32, which integers do not survive, and writes no fp8 as we round it.
-    """
-    if state.blob.gives != state.out_dtype:
-        return False
-    return state.blob.gives != "int32" or (alpha_one and beta_zero)
-
-
-@final
-class Bound:
-    """A kernel bound to a packed matrix: ``(x, out, alpha, beta, bias) -> y``."""
-
-    __slots__ = ("_activation", "_address", "_quiet", "_ready", "_same_bits", "_state", "_steps")
-
-    def __init__(self, state: State, activation: str | None, same_bits: bool) -> None:
-        self._state, self._activation, self._same_bits = state, activation, same_bits
-        self._quiet, self._steps = state.device.quiet, state.device.stepping()
-        self._address = state.lib.pointer()
-        self._ready: dict[tuple[Any, ...], _Ready] = {}
-
-    def __call__(
-        self, x: Array, out: Array | None, alpha: Any, beta: Any, bias: Array | None = None
-    ) -> Array:
-        """``activation(alpha * (A @ x) + beta * out + bias)`` on the current stream."""
-        stream = self._quiet()
-        if stream is None:
-            return self._elsewhere(x, out, alpha, beta, bias)
-        steps, address = self._steps, self._address
-        x_at, y_at, bias_at = address(x), 0, 0
-        result: Any = None
-        if out is not None:
-            y_at, result = address(out), steps(out)
-        if bias is not None:
-            bias_at = address(bias)
-        plain = alpha == 1, beta == 0
-        places = x_at % 16, y_at % 16
-        key = (get_ident(), stream, x.shape, steps(x), result, plain, places, bias_at)
-        found = self._ready.get(key)
-        if found is None:
-            if not (self._state.m and x.shape[1]):
-                return self._nothing(x, out)
-            found = self._prepare(x, out, plain, bias_at, stream, 0)
-            if len(self._ready) >= _KEPT:
-                self._ready.clear()
-            self._ready[key] = found
-        return found(x, out, alpha, beta, bias)
-
-    def _elsewhere(
-        self, x: Array, out: Array | None, alpha: Any, beta: Any, bias: Array | None
-    ) -> Array:
-        """Another device is the current one, or a graph is being recorded."""
-        device = self._state.device
-        if not device.is_current():
-            with device.here():
-                return self(x, out, alpha, beta, bias)
-        if not (self._state.m and x.shape[1]):
-            return self._nothing(x, out)
-        stream = device.stream()
-        plain = bool(alpha == 1), bool(beta == 0)
-        bias_at = 0 if bias is None else self._address(bias)
-        ready = self._prepare(x, out, plain, bias_at, stream, device.capture(stream))
-        return ready(x, out, alpha, beta, bias)
-
-    def _nothing(self, x: Array, out: Array | None) -> Array:
-        state = self._state
-        shape = state.m, int(x.shape[1])
-        return state.lib.empty(shape, state.out_dtype, state.device.place) if out is None else out
-
-    def _prepare(
-        self,
-        x: Array,
-        out: Array | None,
-        plain: tuple[bool, bool],
-        bias: int,
-        stream: int,
-        capture: int,
-    ) -> _Ready:
-        """How to serve calls like this one."""
-        state, steps = self._state, self._steps
-        shape = state.m, state.k, int(x.shape[1])
-        dtypes = state.blob.dtype, state.out_dtype
-        y = None if out is None else (steps(out), self._address(out))
-        call = given(shape, dtypes, (steps(x), self._address(x)), y, bias)
-        served = serve(state.blob, shape[:2], call, is_direct(state, *plain))
-        if served.copies or served.aside:
-            state.refuse_memory_in(capture)
-        problem = served.problem._replace(relu=self._activation is not None)
-        launch = state.launch(problem, stream, capture, self._same_bits)
-        return _Ready(state, call, served, launch)
-
-
-@final
-class _Ready:
-    """How calls with operands of one kind are served."""
-
-    __slots__ = (
-        *("_address", "_copies", "_exact", "_launch", "_lib", "_makes_x"),
-        *("_makes_y", "_n", "_new", "_state", "_turns"),
-    )
-
-    def __init__(self, state: State, call: Given, served: Served, launch: Launch) -> None:
-        problem, blob, place = served.problem, state.blob, state.device.place
-        self._state, self._lib, self._launch = state, state.lib, launch
-        self._address, self._n = state.lib.pointer(), call.n
-        # Scaled by the array library, in integers or once more than the library could round.
-        self._exact = blob.gives in ("int32",) or blob.gives != state.out_dtype
-        self._turns = problem.x_order == ORDER_COL, problem.y_order == ORDER_COL
-        self._makes_x: Callable[[], Array] | None = None
-        self._makes_y: Callable[[], Array] | None = None
-        if served.copies:
-            size = (blob.k, problem.n)
-            size = size[::-1] if self._turns[0] else size
-            self._makes_x = state.lib.maker(size, blob.dtype, place)
-        if served.aside:
-            size = (blob.m, problem.n)
-            size = size[::-1] if self._turns[1] else size
-            self._makes_y = state.lib.maker(size, blob.gives, place)
-        self._new = state.lib.maker((state.m, call.n), state.out_dtype, place)
-
-    def __call__(
-        self, x: Array, out: Array | None, alpha: Any, beta: Any, bias: Array | None
-    ) -> Array:
-        if self._makes_x is not None:
-            x = self._readable(self._makes_x(), x)
-        if out is None:
-            out = self._new()
-        launch, address = self._launch, self._address
-        if launch.bias is not None and bias is not None:
-            launch.bias[: self._state.m] = bias
-        if self._makes_y is None:
-            launch(address(x), address(out), alpha, beta)
-        else:
-            self._aside(self._makes_y(), address(x), out, alpha, beta)
-        return out
-
-    def _readable(self, made: Array, x: Array) -> Array:
-        """The operand in memory that the library can read."""
-        k, wide = self._state.k, made
-        if self._turns[0]:
-            wide = made.mT
-        wide[:k, : self._n] = x
-        # Added columns give results that nobody looks at; added rows meet zeros of the matrix,
-        # and what lay there before might be NaN.
-        wide[k:] = 0
-        return made
-
-    def _aside(self, made: Array, x: int, out: Array, alpha: Any, beta: Any) -> None:
-        """Make the result in other memory, and bring it to `out`."""
-        part = (made.mT if self._turns[1] else made)[: self._state.m, : self._n]
-        if self._exact:
-            self._launch(x, self._address(made), 1, 0)
-            deliver(self._lib, part, out, alpha, beta)
-            return
-        if beta != 0:
-            part[...] = out
-        self._launch(x, self._address(made), alpha, beta)
-        out[...] = part

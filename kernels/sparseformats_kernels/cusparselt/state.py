@@ -22,7 +22,7 @@ from sparseformats_kernels.cusparselt.handles import handle
 from sparseformats_kernels.cusparselt.launching import Launch
 from sparseformats_kernels.cusparselt.packing import Blob
 from sparseformats_kernels.cusparselt.plans import DEFAULT, OWN_BIAS, Algorithm, Plan, Problem
-from sparseformats_kernels.cusparselt.searching import search
+from sparseformats_kernels.cusparselt.searching import search, trusted
 
 __all__ = ["State", "problem_facts"]
 
@@ -52,7 +52,8 @@ class State:
 
     __slots__ = (
         *("api", "biases", "blob", "clock", "device", "device_name", "forced", "home", "k"),
-        *("launches", "lib", "lock", "m", "out_dtype", "plans", "rooms", "spares", "worth"),
+        *("launches", "lib", "lock", "m", "others", "out_dtype", "plans", "rooms", "spares"),
+        "worth",
     )
 
     def __init__(
@@ -78,6 +79,26 @@ class State:
         self.worth = _WORTH
         self.forced: Algorithm | None = None
         self.home = device.stream()
+        self.others: dict[tuple[str, str], State] = {}
+
+    def giving(self, gives: str, bias: str | None = None) -> State:
+        """The same matrix for results of `gives`, which the library itself writes.
+
+        Parameters
+        ----------
+        gives : str
+        bias : str, optional
+            Dtype of biases as the library reads them; default is that of results.
+        """
+        key = gives, bias or gives
+        with self.lock:
+            found = self.others.get(key)
+            if found is None:
+                blob, shape = self.blob.giving(*key), (self.m, self.k)
+                found = State(self.device, self.api, blob, shape, gives, self.device_name)
+                self.others[key] = found
+        found.forced, found.worth = self.forced, self.worth
+        return found
 
     def launch(self, problem: Problem, stream: int, capture: int, same_bits: bool) -> Launch:
         """What multiplies operands of this kind on `stream`, which is the calling thread's."""
@@ -152,12 +173,14 @@ class State:
         bias = None
         if problem.bias == OWN_BIAS:
             self.refuse_memory_in(capture)
-            bias = self.lib.zeros((self.blob.m,), self.blob.gives, self.device.place)
+            bias = self.lib.zeros((self.blob.m,), self.blob.bias, self.device.place)
         plan = self._plan(problem, bias, same_bits)
         workspace = self._workspace(plan, problem, stream, capture)
         if stream != self.home:
             self.device.share((self.blob.array,))
-        return Launch(self, plan, stream, workspace, bias)
+        if problem.vector:
+            self.refuse_memory_in(capture)
+        return Launch(self, plan, stream, workspace, bias, vector=problem.vector)
 
     def _plan(self, problem: Problem, bias: Array | None, same_bits: bool) -> Plan:
         """The calling thread's plan; one with a bias of its own is not shared."""
@@ -207,11 +230,14 @@ class State:
 
     def _choose(self, problem: Problem, same_bits: bool) -> None:
         facts = problem_facts(self, problem, same_bits)
-        worthwhile = self.blob.m * self.blob.k >= self.worth and searches()
+        below = trusted(self.blob.dtype, self.blob.gives)
+        worthwhile = below and self.blob.m * self.blob.k >= self.worth and searches()
         if self.forced is not None or not worthwhile or CHOICES.find(facts) is not None:
             return
         try:
-            most = self.make_plan(problem, DEFAULT).most
+            # Scales of rows cost no algorithm more than another.
+            problem = problem._replace(vector=False)
+            most = min(self.make_plan(problem, DEFAULT).most, below)
             found = search(most, partial(self.measure, problem), same_bits=same_bits)
         except (MemoryError, RuntimeError):
             return  # no memory for trials, say; the call itself may do without, or tells more

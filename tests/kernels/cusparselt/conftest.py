@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sparseformats_kernels.cusparselt import handles, spmm, state
+from sparseformats_kernels.cusparselt import handles, results, spmm, state
 from sparseformats_kernels.cusparselt.choices import CHOICES
 from tests.kernels.cusparse.fake import FakeDevice
 from tests.kernels.cusparselt.fake import Fake
@@ -35,6 +35,8 @@ def library(
     fake = Fake(late=request.param)
     api = fake.api()
     monkeypatch.setattr(spmm, "the_api", lambda: api)
+    monkeypatch.setattr(results, "known_api", lambda: api)
+    monkeypatch.setattr(results, "_known", {})
     monkeypatch.setattr(spmm, "device_of", lambda x, lib: device)
     monkeypatch.setattr(spmm, "_name_of", lambda device: "a stand-in")
     monkeypatch.setattr(state.timing, "elapsed_on", lambda device: fake.clock)

@@ -34,6 +34,7 @@ TYPES: dict[int, Any] = {
 INVALID, NOT_SUPPORTED = 3, 10  # cusparse.h: cusparseStatus_t
 COL, ROW = 1, 2  # cusparseOrder_t
 RESULTS = {0: {0}, 2: {2}, 14: {14}, 3: {3, 10, 2, 14}, 28: {0, 2, 14}}
+ADDS = {28: {28: 2}}  # types of C where they are not those of D
 COMPUTES = {0: 2, 2: 2, 14: 2, 3: 0, 28: 2}
 SPARSE, DENSE = {1: 32, 2: 16, 4: 8}, {1: 16, 2: 8, 4: 4}
 
@@ -51,6 +52,12 @@ class Fake:
         Those that no product takes.
     without_bias : set of int
         Those that no product with a bias takes.
+    results : dict of int to set of int
+        Types of results by that of operands.
+    bias_of_bytes : int or None
+        Type of a bias of 8-bit operands; None for that of the result.
+    saturates : bool
+        What is beyond the largest number of a type becomes that number.
     times : dict of Algorithm to float
         Microseconds, for `clock`.
     """
@@ -68,6 +75,9 @@ class Fake:
         self.ran: list[Algorithm] = []
         self.streams: list[int] = []
         self.through_float = True
+        self.results = {kind: set(allowed) for kind, allowed in RESULTS.items()}
+        self.bias_of_bytes: int | None = 0
+        self.vectors, self.saturates = True, False
 
     def api(self) -> Api:
         """An `Api` over these functions."""
@@ -185,25 +195,27 @@ class Fake:
         assert flip_a == 0
         k, n = (B["columns"], B["rows"]) if flip_b else (B["rows"], B["columns"])
         assert (A["columns"], A["rows"], n) == (k, D["rows"], D["columns"])
-        assert (C["type"], C["order"], C["step"]) == (D["type"], D["order"], D["step"])
+        added = ADDS.get(A["type"], {}).get(D["type"], D["type"])
+        assert (C["type"], C["order"], C["step"]) == (added, D["order"], D["step"])
         kinds = A["type"], B["type"], D["type"]
-        if kinds[0] != kinds[1] or kinds[2] not in RESULTS[kinds[0]]:
+        if kinds[0] != kinds[1] or kinds[2] not in self.results[kinds[0]]:
             return NOT_SUPPORTED
         if rest[4] != COMPUTES[kinds[0]]:
             return NOT_SUPPORTED
         by_column = (B["order"] == COL) != bool(flip_b)
         if kinds[0] in (3, 28) and not by_column:
             return NOT_SUPPORTED  # 8-bit types: both operands along the sum
-        facts = {"A": rest[0], "B": rest[1], "D": rest[3], "flip": flip_b, "bias": 0, "relu": 0}
+        facts = {"A": rest[0], "B": rest[1], "D": rest[3], "flip": flip_b}
+        facts |= {"bias": 0, "relu": 0, "vector": 0}
         self._make(address, "product", **facts)
         return 0
 
     def _matmuldescsetattribute(self, handle: int, product: int, *rest: int) -> None:
         self._handle(handle)
         attribute, where, size = rest
-        assert (attribute, size) in ((8, 8), (0, 4)), "BIAS_POINTER, ACTIVATION_RELU"
-        kind = np.int64 if attribute else np.int32
-        name = "bias" if attribute else "relu"
+        assert (attribute, size) in ((8, 8), (0, 4), (5, 4)), "BIAS_POINTER, RELU, ALPHA_VECTOR"
+        kind = np.int64 if attribute == 8 else np.int32
+        name = {8: "bias", 0: "relu", 5: "vector"}[attribute]
         self._get(product, "product")[name] = int(at(where, 1, kind)[0])
 
     # Algorithms.
@@ -239,6 +251,8 @@ class Fake:
     def _matmulplaninit(self, handle: int, address: int, product: int, selection: int) -> int:
         self._handle(handle)
         facts, chosen = self._get(product, "product"), self._get(selection, "selection")["chosen"]
+        if facts["vector"] and not self.vectors:
+            return NOT_SUPPORTED
         algorithm = Algorithm(chosen.get(0, -1), chosen.get(3, 1), chosen.get(4, 0))
         if algorithm.id in self.refuses or (facts["bias"] and algorithm.id in self.without_bias):
             return NOT_SUPPORTED
@@ -311,32 +325,38 @@ class Fake:
             assert workspace, "a workspace"
             at(workspace, P["need"], np.uint8)[...] = 0xEE
         self.ran.append(P["algorithm"])
-        numbers = (float(at(x, 1, np.float32)[0]) for x in (alpha, beta))
+        scales = at(alpha, D["rows"] if product["vector"] else 1, np.float32).copy()
+        numbers = scales[:, None], float(at(beta, 1, np.float32)[0])
         bias = product["bias"] if self.late else P["bias"]
         assert A["batch"] == B["batch"] == D["batch"]
         assert A["gap"] == 0, "one matrix for all"
-        given = tuple(numbers)
         for i in range(D["batch"]):
             x = _dense(b + i * B["gap"] * np.dtype(TYPES[B["type"]]).itemsize, B)
             x = x.T if product["flip"] else x
             y = _dense(d + i * D["gap"] * np.dtype(TYPES[D["type"]]).itemsize, D)
-            self._write(y, self._expanded(a, A), x, given, bias)
+            self._write(y, self._expanded(a, A), x, numbers, bias)
             if product["relu"]:
                 with np.errstate(invalid="ignore"):
                     y[...] = np.where(y < 0, np.zeros(1, y.dtype), y)
         return 0
 
-    def _write(self, y: Any, A: Any, x: Any, numbers: tuple[float, ...], bias: int) -> None:
+    def _write(self, y: Any, A: Any, x: Any, numbers: tuple[Any, float], bias: int) -> None:
         whole = A.dtype == np.int8
         wide = np.int32 if whole else np.float32
         with np.errstate(all="ignore"):
             found = np.where(A == 0, 0, A).astype(wide) @ x.astype(wide)
             if self.through_float or not whole:
-                found = found.astype(np.float32) * np.float32(numbers[0])
+                found = found.astype(np.float32) * numbers[0]
             if numbers[1] != 0:
                 found = found + np.float32(numbers[1]) * y.astype(np.float32)
             if bias:
-                found = found + at(bias, len(y), y.dtype).astype(np.float32)[:, None]
+                kind = y.dtype
+                if A.dtype.itemsize == 1 and self.bias_of_bytes is not None:
+                    kind = np.dtype(TYPES[self.bias_of_bytes])
+                found = found + at(bias, len(y), kind).astype(np.float32)[:, None]
+            if self.saturates and not whole:
+                largest = float(ml_dtypes.finfo(y.dtype).max)
+                found = np.where(np.isnan(found), found, np.clip(found, -largest, largest))
             y[...] = found.astype(y.dtype)
 
 

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from tests.gpu import cusparselt_limits as limits
+from tests.kernels.cusparselt.fake import Fake
+from tests.kernels.cusparselt.support import matrix, operand, packed
 
 
 def test_it_goes_on_behind_what_ends_a_process(
@@ -48,11 +50,40 @@ def test_a_process_that_says_nothing_is_not_started_again(
 ) -> None:
     calls: list[Any] = []
     monkeypatch.setattr(limits.subprocess, "run", lambda *given, **options: calls.append(given))
-    found = limits.watch(limits.TRIALS[0], tmp_path, time.monotonic() + 60)
+    found = limits.watch(limits.TRIALS[-1], tmp_path, time.monotonic() + 60)
     assert len(calls) == 1
     assert found["right"] == 0
 
 
 def test_trials_have_names_of_their_own() -> None:
     assert len(set(limits.TRIALS)) == len(limits.TRIALS)
-    assert {trial[0] for trial in limits.TRIALS} == {"ids", "columns", "infinities"}
+    known = {"results", "ids", "columns", "infinities"}
+    assert {trial[0] for trial in limits.TRIALS} == known
+
+
+def test_results_are_told_one_by_one(
+    tmp_path: Path,
+    library: Fake,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fp8 = "float8_e4m3fn"
+    state, _ = packed(matrix((64, 128), fp8), operand(128, 32, fp8))
+    monkeypatch.setattr(limits, "_prepared", lambda *given: (state,))
+
+    def run(command: list[str], **options: Any) -> None:
+        journal, *trial, start = command[command.index("--child") + 1 :]
+        with open(journal, "a") as file:
+            limits.attempt(trial[0], trial[1], trial[2], int(trial[3]), int(start), file)
+
+    monkeypatch.setattr(limits.subprocess, "run", run)
+    library.vectors = False
+    trial = ("results", "float8_e4m3fn", "bfloat16", 32)
+    limits._tell(limits.watch(trial, tmp_path, time.monotonic() + 60))
+    told = capsys.readouterr().out.splitlines()
+    assert len(told) == 12
+    start = "results: 'float8_e4m3fn', 'bfloat16',"
+    assert f"{start} None, False, False -> right" in told
+    assert f"{start} 'float32', True, False -> right" in told
+    assert any(line.startswith(f"{start} None, False, True -> ") for line in told)
+    assert sum(line.endswith("-> right") for line in told) == 4

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from sparseformats.ops.light import _nbytes
-from sparseformats_kernels.cusparselt import launching, spmm, state as state_module
+from sparseformats_kernels.cusparselt import bound as bound_module, launching, state as state_module
 from sparseformats_kernels.cusparselt.plans import Algorithm
 from sparseformats_kernels.cusparselt.spmm import CuSparseLtProduct
 from tests.kernels.cusparse.fake import FakeDevice
@@ -285,7 +285,7 @@ def test_structs_live_as_long_as_their_plan_and_no_longer(A: Any, library: Fake)
 def test_what_is_kept_is_limited(A: Any, library: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_module, "_PLANS", 3)
     monkeypatch.setattr(state_module, "_LAUNCHES", 4)
-    monkeypatch.setattr(spmm, "_KEPT", 5)
+    monkeypatch.setattr(bound_module, "_KEPT", 5)
     X = operand(64, 8)
     state, run = bound(A, X)
     for n in range(8, 200, 8):
