@@ -10,7 +10,8 @@ from sparseformats._dtypes import itemsize
 from sparseformats.dispatch.query import Query
 from sparseformats_kernels.triton import configs
 
-__all__ = ["blocks", "few", "groups", "sampled_blocks", "sampled_elements", "shared", "tiles"]
+__all__ = ["blocks", "elements", "few", "groups", "sampled_blocks", "sampled_elements", "shared"]
+__all__ += ["tiles"]
 
 LAUNCH = 6.0  # us
 TILE = 0.3  # us of starting and writing a tile that nothing else hides
@@ -21,6 +22,9 @@ L2_SHARED = {16: 7.4e6, 32: 8.0e6}  # bytes/us by rows of a block, tiles that bl
 DRAM = 3.6e6  # bytes/us, values that are read once
 L2_GROUPS = 7.5e6  # bytes/us, weights and fragments of the operand
 L2_FEW = 4.0e6  # bytes/us, gathered rows of a few columns
+L2_ROWS = 3.2e6  # bytes/us, rows of the operand that elements name
+SECTOR = 32  # bytes that are read for one number
+START, CUTTING = 4.0, 5.0  # us of reading lists, and of a second launch for rows that were cut
 _FEW = 64  # columns up to which a row of blocks is over before a deep pipeline is full
 TENSOR_WARP = 3.3e8  # multiplications and additions/us, half types, by instructions of one warp
 TENSOR = 6.6e8  # multiplications and additions/us, half types
@@ -105,6 +109,20 @@ def few(query: Query) -> float:
     values = _stored(query) * r * c * size * columns
     gathered = _stored(query) * -(-high // 16) * wide * min(query.n, 64) * size * columns
     return LAUNCH - 2 + max(values / DRAM, (values + gathered) / L2_FEW) + columns * TILE
+
+
+def elements(query: Query) -> float:
+    """Elements by rows: a row of the operand for each, from the second cache.
+
+    Columns that lie apart are read in pieces of 32 bytes, of which one number counts.
+    """
+    size, n = itemsize(query.a_dtype or "float32"), max(1, query.n * query.batch)
+    met = n * size if query.x_layout != "F" else n * SECTOR
+    stored = query.nnz if query.nnz is not None else (query.nbytes or 0) / (size + 4)
+    gathered = stored * (max(met, SECTOR) + size + 4)
+    written = 2 * query.m * n * itemsize(query.out_dtype or "float32") / 4.0e6
+    uneven = CUTTING if query.row_skew is None or query.row_skew > 1 else 0.0
+    return LAUNCH + START + uneven + gathered / L2_ROWS + written
 
 
 def sampled_blocks(query: Query) -> float:
