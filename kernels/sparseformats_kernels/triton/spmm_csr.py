@@ -15,7 +15,7 @@ from sparseformats.dispatch.query import Query
 from sparseformats.formats import SparseMatrix
 from sparseformats_kernels.cuda.devices import Device, device_of
 from sparseformats_kernels.cuda.elements import as_rows
-from sparseformats_kernels.triton import configs
+from sparseformats_kernels.triton import configs, costs
 from sparseformats_kernels.triton.calls import Bindable
 from sparseformats_kernels.triton.items import ItemLists
 from sparseformats_kernels.triton.row_lists import Entries, Host, entries_of, longest
@@ -173,6 +173,18 @@ class _Both:
         return self.second(partial, out, alpha, beta, bias, **beside)
 
 
+@final
+class _Turned:
+    """A product whose column-major operand is copied into rows."""
+
+    def __init__(self, lib: ArrayLibrary, run: Callable[..., Array]) -> None:
+        self.lib, self.run = lib, run
+
+    def __call__(self, x: Array, *args: Any, **beside: Any) -> Array:
+        """The product of the copy."""
+        return self.run(self.lib.contiguous(x), *args, **beside)
+
+
 def aligned(lib: ArrayLibrary, x: Array) -> Array:
     """The array, copied where it does not begin at a multiple of 16 bytes; never without any."""
     if not int(x.shape[0]):
@@ -227,6 +239,10 @@ class TritonCSR(Bindable):
     @staticmethod
     def bind(state: State, query: Query) -> Callable[..., Array]:
         """Compile for calls of these facts."""
+        able = state.device is None or state.device.can_allocate_in_capture()
+        if able and costs.turns(query):
+            by_rows = replace(query, x_layout="C", x_aligned=None)
+            return _Turned(state.lib, TritonCSR.bind(state, by_rows))
         listed = state.entries(state.config(query))
         if listed.adding is None:
             return Call(WHOLE, listed, query)

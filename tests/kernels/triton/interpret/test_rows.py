@@ -15,7 +15,7 @@ from sparseformats.dispatch import KernelRecord
 from sparseformats.ops.facts import matmul_query
 from sparseformats.ops.operands import read
 from sparseformats.testing import certify_kernel
-from sparseformats_kernels.triton import RECORDS, configs, row_lists, spmm_csr
+from sparseformats_kernels.triton import RECORDS, configs, costs, row_lists, spmm_csr
 from tests.kernels.triton.elements import CHECKS, DTYPES, FORMATS, elements, exact_integers, uneven
 from tests.kernels.triton.harness import check, registered
 from tests.kernels.triton.interpreter import checked
@@ -89,6 +89,15 @@ def test_nothing_at_all() -> None:
         A = elements("csr", lengths, k)
         for out, beta in ((None, 0), ("rows", 0), ("F", 2)):
             check(RECORD, A, dense((k, n)), out=out, beta=beta)
+
+
+def test_column_major_operands_that_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(costs, "turns", lambda query: query.x_layout == "F")
+    A = elements("csr", uneven(30, 500), 500, "float16")
+    for X in (dense((20, 500), "float16").T, dense((3, 20, 500), "float16").mT):
+        check(RECORD, A, X)
+        check(RECORD, A, X[..., :500, :], out="F", alpha=2, beta=-1)
+    check(RECORD, A, dense((20, 30), "float16"), left=True)
 
 
 def test_vectors_and_batches() -> None:
