@@ -16,6 +16,7 @@ from math import log2
 from pathlib import Path
 from typing import Any
 
+from sparseformats._dtypes import itemsize
 from sparseformats.dispatch.query import Query
 
 __all__ = ["BATCHED", "Config", "candidates", "choose", "facts_of", "gathered", "source"]
@@ -178,12 +179,15 @@ def few(query: Query, processors: int) -> Config:
 def rows(query: Query, processors: int) -> Config:
     """Parameters of the kernel for elements by rows: BK elements of BM rows at a time.
 
-    A thread holds up to 32 sums, in the lanes of one vector of the operand for each element. Few
-    columns leave room for more elements; short rows for more rows.
+    A thread holds up to 32 sums, in the lanes of one vector of the operand for each element. With
+    fewer elements at a time than threads, each thread reads the indices that it needs itself; more
+    have to be exchanged at every step, which pays only where an element has no two threads. Short
+    rows leave room for more rows.
     """
-    wide = query.a_dtype == "float64"
+    wide, vector = query.a_dtype == "float64", 16 // itemsize(query.a_dtype or "float32")
     bn = min(width_of(query.n), 64 if wide else 128)
-    elements = min((2048 if wide else 4096) // bn, 512 if bn < 4 else 64 if wide else 128)
+    elements = 512 if bn < 4 else 128 if bn <= vector else 64
+    elements = min((2048 if wide else 4096) // bn, elements)
     most = 8 if bn >= 64 else 16 if bn >= 8 else 32
     mean = (query.nnz or 0) / max(1, query.m)
     bk = 4
