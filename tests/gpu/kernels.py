@@ -179,7 +179,7 @@ def hold(subject: Subject, A: Any, X: Any, **call: Any) -> None:
         ``alpha``, ``beta``, ``out`` of `sparseformats.matmul`.
     """
     out, beta, alpha = call.get("out"), call.get("beta", 0), call.get("alpha", 1)
-    before = None if out is None or beta == 0 else out.double()
+    before = None if out is None or beta == 0 else out.double().clone()
     Y = subject.matmul(A, X, assume_finite=True, **call)
     if Y is None:
         return

@@ -16,7 +16,7 @@ __all__ = ["Blocks", "Rows", "as_dense", "as_rows", "block_list"]
 
 
 class Rows(NamedTuple):
-    """Compressed rows with int32 indices; columns ascend within each row."""
+    """Compressed rows; columns ascend within each row."""
 
     data: Array
     indices: Array
@@ -36,11 +36,11 @@ class Blocks(NamedTuple):
     data: Array
 
 
-def as_rows(A: SparseMatrix, transposed: bool, dtype: str) -> Rows:
+def as_rows(A: SparseMatrix, transposed: bool, dtype: str, index: str = "int32") -> Rows:
     """Elements of `A`, or of its transpose, in `dtype`.
 
     Shares buffers that are already of that kind. The shape and the number of elements must fit
-    int32.
+    the type of indices.
     """
     lib = A.lib
     m, k = A.shape[::-1] if transposed else A.shape
@@ -52,8 +52,8 @@ def as_rows(A: SparseMatrix, transposed: bool, dtype: str) -> Rows:
         data, indices, indptr = _rows_of_elements(A, transposed, m)
     return Rows(
         lib.contiguous(lib.astype(data, dtype)),
-        lib.contiguous(lib.astype(indices, "int32")),
-        lib.contiguous(lib.astype(indptr, "int32")),
+        lib.contiguous(lib.astype(indices, index)),
+        lib.contiguous(lib.astype(indptr, index)),
         (m, k),
     )
 

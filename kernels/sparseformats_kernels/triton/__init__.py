@@ -1,4 +1,4 @@
-"""Kernels in Triton for CUDA devices: products of BSR, Blocked-ELL and 2:4 with dense arrays."""
+"""Kernels in Triton for CUDA devices: products of every format with dense arrays."""
 
 from __future__ import annotations
 
@@ -107,6 +107,27 @@ _WHOLE_ALONE = checks.Check(
     lambda query: query.out_dtype != "int32" or query.epilogue is None,
     lambda query: f"int32 results with {query.epilogue}",
     "give linear an out_dtype of float16, bfloat16 or float32",
+)
+
+_LARGEST = 2**31 - 2**16
+_LISTED = checks.Check(
+    "size",
+    f"at most {_LARGEST:,} rows of the matrix and columns of the operand",
+    lambda query: max(query.m, query.n * max(1, query.batch)) <= _LARGEST,
+    lambda query: f"{query.m:,} rows and {query.n * max(1, query.batch):,} columns",
+)
+_OWN: dict[str, tuple[str, ...]] = {
+    "float16": ("float16", "float32"),
+    "bfloat16": ("bfloat16", "float32"),
+    "float32": ("float32",),
+    "float64": ("float64",),
+    "int8": ("int32",),
+}
+_SUMMED = checks.Check(
+    "dtype",
+    "a result in the dtype of the sums or in that of A",
+    lambda query: query.out_dtype in _OWN.get(query.a_dtype or "", ()),
+    lambda query: f"{query.a_dtype} giving {query.out_dtype}",
 )
 
 _ROWS_FIT = checks.Check(
@@ -228,6 +249,25 @@ _MATMUL = (
         tolerance=Tolerance(multiplies_in=None),
         doc="a few columns times blocks of any size, bound by the bytes of the stored blocks",
         note=partial(configs.source, "triton-few"),
+    ),
+    KernelRecord(
+        "triton-csr",
+        "matmul",
+        ("coo", "coo.T", "csr", "csc"),
+        f"{_HERE}.spmm_csr:TritonCSR",
+        requires=(_TRITON, _TORCH),
+        checks=(
+            *_STRIDED,
+            checks.dtype_in(*_OWN),
+            _SUMMED,
+            checks.capability_at_least(8),
+            _WHOLE_ALONE,
+            _LISTED,
+        ),
+        cost=costs.elements,
+        wide=True,
+        doc="elements by rows, long rows in parts that are added in order: always the same bits",
+        note=partial(configs.source, "triton-csr"),
     ),
     KernelRecord(
         "triton-nm",

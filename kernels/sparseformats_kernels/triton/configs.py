@@ -16,10 +16,11 @@ from math import log2
 from pathlib import Path
 from typing import Any
 
+from sparseformats._dtypes import itemsize
 from sparseformats.dispatch.query import Query
 
 __all__ = ["BATCHED", "Config", "candidates", "choose", "facts_of", "gathered", "source"]
-__all__ += ["specialised", "with_config"]
+__all__ += ["rows", "specialised", "width_of", "with_config"]
 
 SHARED = 227 * 1024  # bytes of shared memory of a multiprocessor of sm_90 that one program may have
 RESERVED = 1024  # bytes for barriers and alignment
@@ -181,6 +182,31 @@ def few(query: Query, processors: int) -> Config:
     return Config(16, bn, bk, slices, 4 if slices == 1 else 3, warps=slices)
 
 
+def rows(query: Query, processors: int) -> Config:
+    """Parameters of the kernel for elements by rows: BK elements of BM rows at a time.
+
+    A thread holds up to 32 sums, in the lanes of one vector of the operand for each element. With
+    fewer elements at a time than threads, each thread reads the indices that it needs itself; more
+    have to be exchanged at every step, which pays only where an element has no two threads. Short
+    rows leave room for more rows.
+    """
+    wide, vector = query.a_dtype == "float64", 16 // itemsize(query.a_dtype or "float32")
+    bn = min(width_of(query.n), 64 if wide else 128)
+    elements = 512 if bn < 4 else 128 if bn <= vector else 64
+    elements = min((2048 if wide else 4096) // bn, elements)
+    most = 8 if bn >= 64 else 16 if bn >= 8 else 32
+    mean = (query.nnz or 0) / max(1, query.m)
+    bk = 4
+    while bk < most and 2 * bk < mean:
+        bk *= 2
+    return Config(elements // bk, bn, bk, stages=1)
+
+
+def width_of(n: int) -> int:
+    """Columns of a tile that n columns are made in, of up to 128."""
+    return min(128, 1 << (max(n, 1) - 1).bit_length())
+
+
 def grouped(query: Query, processors: int) -> Config:
     """Parameters of the kernel for 2:4 matrices and few columns; its warps divide the columns.
 
@@ -207,6 +233,7 @@ RULES = {
     "triton-tiles": gathered,
     "triton-few": few,
     "triton-nm": grouped,
+    "triton-csr": rows,
 }
 
 
@@ -274,6 +301,8 @@ def candidates(kernel: str, query: Query, processors: int) -> list[Config]:
         return [first]
     if kernel == "triton-nm":
         return list(dict.fromkeys([first, *_grouped(first)]))
+    if kernel == "triton-csr":
+        return list(dict.fromkeys([first, *_rowwise(first, query)]))
     if kernel == "triton-tiles":
         widths = [bn for bn in (32, 64, 128, 256) if bn <= max(64, 2 * query.n)]
         made = [replace(first, BN=bn, warps=w, stages=s) for bn in widths for w, s in _DEPTHS]
@@ -306,6 +335,20 @@ def _grouped(first: Config) -> Iterator[Config]:
         used = stages * warps * (bm // 16) * (bk // 64) * 1152  # bytes of tiles under way
         if 32 * 1024 <= used <= SHARED - RESERVED and bm * first.BN // 128 * warps <= 256:
             yield made
+
+
+def _rowwise(first: Config, query: Query) -> Iterator[Config]:
+    """Widths, elements at a time and rows whose sums fit into registers."""
+    widths = (first.BN, first.BN // 2, 2 * first.BN)
+    for bn, bk, bm, warps in product(widths, (4, 8, 16, 32), (1, 2, 4, 8), (1, 4)):
+        made = replace(first, BM=bm, BN=bn, BK=bk, warps=warps)
+        if bn and bn <= 256 and (bn <= query.n or bn == first.BN) and 8 <= _lanes(made) <= 32:
+            yield made
+
+
+def _lanes(config: Config) -> int:
+    """Sums of each thread of the kernel for elements by rows."""
+    return _registers(config) * config.BK
 
 
 _DEPTHS = ((4, 3), (4, 4), (8, 3))  # warps and stages

@@ -10,7 +10,8 @@ from sparseformats._dtypes import itemsize
 from sparseformats.dispatch.query import Query
 from sparseformats_kernels.triton import configs
 
-__all__ = ["blocks", "few", "groups", "sampled_blocks", "sampled_elements", "shared", "tiles"]
+__all__ = ["blocks", "elements", "few", "groups", "sampled_blocks", "sampled_elements", "shared"]
+__all__ += ["tiles", "turns"]
 
 LAUNCH = 6.0  # us
 TILE = 0.3  # us of starting and writing a tile that nothing else hides
@@ -21,6 +22,10 @@ L2_SHARED = {16: 7.4e6, 32: 8.0e6}  # bytes/us by rows of a block, tiles that bl
 DRAM = 3.6e6  # bytes/us, values that are read once
 L2_GROUPS = 7.5e6  # bytes/us, weights and fragments of the operand
 L2_FEW = 4.0e6  # bytes/us, gathered rows of a few columns
+L2_ROWS = 3.2e6  # bytes/us, rows of the operand that elements name
+SECTOR = 32  # bytes that are read for one number
+START, CUTTING = 4.0, 5.0  # us of reading lists, and of a second launch for rows that were cut
+COPY, TURNED = 14.0, 7e-6  # us of a transposing copy, however small, and for a number
 _FEW = 64  # columns up to which a row of blocks is over before a deep pipeline is full
 TENSOR_WARP = 3.3e8  # multiplications and additions/us, half types, by instructions of one warp
 TENSOR = 6.6e8  # multiplications and additions/us, half types
@@ -105,6 +110,36 @@ def few(query: Query) -> float:
     values = _stored(query) * r * c * size * columns
     gathered = _stored(query) * -(-high // config.BM) * wide * min(query.n, 64) * size * columns
     return LAUNCH - 2 + max(values / DRAM, (values + gathered) / L2_FEW) + columns * TILE
+
+
+def elements(query: Query) -> float:
+    """Elements by rows: a row of the operand for each, from the second cache."""
+    size, n = itemsize(query.out_dtype or query.a_dtype or "float32"), _columns(query)
+    written = 2 * query.m * n * size / 4.0e6
+    uneven = CUTTING if query.row_skew is None or query.row_skew > 1 else 0.0
+    read = _read_turned(query) if turns(query) else _read(query, query.x_layout == "F")
+    return LAUNCH + START + uneven + read + written
+
+
+def turns(query: Query) -> bool:
+    """Whether a column-major operand of elements by rows is better copied into rows first."""
+    return query.x_layout == "F" and _read_turned(query) < _read(query, apart=True)
+
+
+def _columns(query: Query) -> int:
+    return max(1, query.n * query.batch)
+
+
+def _read(query: Query, apart: bool) -> float:
+    """Columns that lie apart are read in pieces of 32 bytes, of which one number counts."""
+    size, n = itemsize(query.a_dtype or "float32"), _columns(query)
+    stored = query.nnz if query.nnz is not None else (query.nbytes or 0) / (size + 4)
+    met = n * SECTOR if apart else max(n * size, SECTOR)
+    return stored * (met + size + 4) / L2_ROWS
+
+
+def _read_turned(query: Query) -> float:
+    return _read(query, apart=False) + max(COPY, 2 + TURNED * query.k * _columns(query))
 
 
 def sampled_blocks(query: Query) -> float:

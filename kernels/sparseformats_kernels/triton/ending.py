@@ -47,8 +47,8 @@ def finish(
     A step of 0 lets one scale serve all. `piece` numbers the pieces of a batch; `out` is its own.
     """
     place = out + rows.to(tl.int64) * out_row + cols.to(tl.int64) * out_column
-    if out.dtype.element_ty.is_floating():
-        acc = acc.to(tl.float32)  # sums of integers
+    if out.dtype.element_ty.is_floating() and acc.dtype.is_int():
+        acc = acc.to(tl.float32)
     if ALPHA:
         acc = acc * alpha
     if SCALE:
@@ -58,12 +58,12 @@ def finish(
     if BETA:
         acc += beta * tl.load(place, mask=inside, other=0.0).to(acc.dtype)
     if BIAS:
-        acc += tl.load(bias + rows, mask=rows < last, other=0.0).to(tl.float32)
+        acc += tl.load(bias + rows, mask=rows < last, other=0.0).to(acc.dtype)
     acc = activate(acc, ACTIVATION)
     if RESIDUAL:
         summand = residual + piece * residual_piece
         summand += rows.to(tl.int64) * residual_row + cols.to(tl.int64) * residual_column
-        acc += tl.load(summand, mask=inside, other=0.0).to(tl.float32)
+        acc += tl.load(summand, mask=inside, other=0.0).to(acc.dtype)
     if out.dtype.element_ty == tl.float8e4nv:
         # The instruction saturates, infinities too. What is too large is NaN instead, so that it
         # shows: 464 is half-way from the largest number to where the next would be.

@@ -165,10 +165,10 @@ class Launch:
         """Set scalars and pointers by name."""
         for name, value in values.items():
             where, size = self._slots[name]
-            kind: Any = ctypes.c_float if isinstance(value, float) else _INTEGERS[size]
+            kind: Any = (_FLOATS if isinstance(value, float) else _INTEGERS)[size]
             slot = kind.from_address(where)
             slot.value = value
-            if kind is not ctypes.c_float and slot.value != value and value < 1 << 63:
+            if isinstance(value, int) and slot.value != value and value < 1 << 63:
                 raise OverflowError(f"parameter {name} of a kernel cannot hold {value}")
 
     def writer(self, kinds: Mapping[str, str]) -> Callable[..., None]:
@@ -225,6 +225,7 @@ class Launch:
 
 _CODES = {"i8": "b", "i16": "h", "i32": "i", "fp32": "f"}  # of `struct`; all others have 8 bytes
 
+_FLOATS: dict[int, Any] = {4: ctypes.c_float, 8: ctypes.c_double}
 _INTEGERS: dict[int, Any] = {
     1: ctypes.c_int8,
     2: ctypes.c_int16,

@@ -10,6 +10,7 @@ from sparseformats.dispatch.query import Query
 from sparseformats_kernels.triton import configs, nm_variants
 from sparseformats_kernels.triton.launch import Specimen
 from sparseformats_kernels.triton.shared_variants import fitted, specimen_of_shared
+from sparseformats_kernels.triton.spmm_csr import ADDING, CUT, WHOLE, of_parts
 from sparseformats_kernels.triton.spmm_few import KERNEL as FEW
 from sparseformats_kernels.triton.spmm_tiles import KERNEL as TILES
 from sparseformats_kernels.triton.strided_variants import (
@@ -48,6 +49,8 @@ def specimens(capability: int, *, every: bool = False) -> list[tuple[str, Specim
         found += _strided("triton-few", FEW, query, label, every)
     for query, label in _grouped_queries(capability, every):
         found += _grouped(query, label, every)
+    for query, label in _row_queries(capability, every):
+        found += _rows(query, label, every)
     return found
 
 
@@ -176,3 +179,38 @@ def _grouped(query: Query, label: str, every: bool) -> list[tuple[str, Specimen]
             made = nm_variants.specimen_of(asked, config, facts)
             found.append((f"triton-nm-{label}{extra}-{number}", made))
     return found
+
+
+_SUMMED = ("float32", "bfloat16", "float64", "int8")
+
+
+def _row_queries(capability: int, every: bool) -> list[tuple[Query, str]]:
+    """Elements by rows, with indices of both widths."""
+    made = []
+    for dtype, n, narrow in product(_SUMMED, (1, 16, 1024), (True, False)):
+        for layout in ("C", "F") if n == 16 else ("C",):
+            facts: dict[str, Any] = {"m": 16384, "k": 16384, "n": n, "nnz": 1 << 21}
+            facts |= {"a_dtype": dtype, "x_layout": layout, "out_layout": layout}
+            facts |= {"out_dtype": _SUMS.get(dtype, dtype), "fits_int32": narrow}
+            facts["capability"] = divmod(capability, 10)
+            label = f"{dtype}-{layout}-n{n}-{'int32' if narrow else 'int64'}"
+            made.append((Query("matmul", "csr", **facts), label))
+    return made
+
+
+def _rows(query: Query, label: str, every: bool) -> list[tuple[str, Specimen]]:
+    x, y = (like_of(query.x_layout, rows, query.n, True) for rows in (query.k, query.m))
+    found = []
+    for number, config in enumerate(_configs("triton-csr", query, every and query.fits_int32)):
+        made = strided_specimen(CUT if number else WHOLE, query, config, x, y)
+        found.append((f"triton-csr-{label}-{number}", made))
+    config = _configs("triton-csr", query, False)[0]
+    whole = query
+    if query.a_dtype != "int8":
+        facts: dict[str, Any] = {"alpha_one": False, "beta_zero": False}
+        whole = replace(query, epilogue="bias+gelu+residual", **facts)
+    adding = configs.Config(1, configs.width_of(query.n), 8, stages=1, warps=1)
+    lies = like_of("C", query.m, query.n, True)
+    found.append((f"triton-csr-{label}-cut", strided_specimen(CUT, whole, config, x, y, y)))
+    made = strided_specimen(ADDING, of_parts(whole), adding, lies, y, y)
+    return [*found, (f"triton-csr-{label}-adding", made)]

@@ -62,12 +62,15 @@ class Given(NamedTuple):
     residual : array of the result's shape or None
     row_scale, column_scale : (m,), (n,) or (1,) float32 array or None
         In a batch columns are numbered through.
+    partial : array or None
+        What the kernel leaves for a launch after it.
     """
 
     bias: Array | None = None
     residual: Array | None = None
     row_scale: Array | None = None
     column_scale: Array | None = None
+    partial: Array | None = None
 
 
 class Call:
@@ -161,6 +164,7 @@ class Call:
         known = dict(state.arrays()) | {"items": items, "tiles": count, "x": x, "out": out}
         known |= {"bias": out if given.bias is None else given.bias}
         known |= {"residual": out if given.residual is None else given.residual}
+        known |= {} if given.partial is None else {"partial": given.partial}
         known |= {"alpha": kind(scalars[0]), "beta": kind(scalars[1])}
         known |= sizes_of(state.shape, n)
         for name in ("row_scale", "column_scale"):
@@ -176,6 +180,7 @@ class Call:
         constants |= {"UPCAST": upcast, "PROMOTE": ""}
         function = self.kernel.function
         known = {name: known[name] for name in function.arg_names if name in known}
+        constants = {name: constants[name] for name in function.arg_names if name in constants}
         pieces = int(x.shape[0]) if self.pieces else 1
         function[(count * pieces,)](**known, **constants)
 
@@ -211,6 +216,7 @@ class _Ready:
         self.scalars = not (call.query.alpha_one and call.query.beta_zero)
         self.x, self.out, self.bias = (launch.slot(name) for name in ("x", "out", "bias"))
         self.residual = launch.slot("residual") if given.residual is not None else None
+        self.partial = launch.slot("partial") if given.partial is not None else None
         self.scaled, self.one = has(call.query, "scale"), state.one
         self.pointer = lib.pointer()
         self.send = Sender(self.device, (launch,), [*arrays.values(), self.one])
@@ -226,6 +232,8 @@ class _Ready:
                 self.bias.value = self.pointer(given.bias)
             if self.residual is not None:
                 self.residual.value = self.pointer(given.residual)
+            if self.partial is not None:
+                self.partial.value = self.pointer(given.partial)
             if self.scaled:
                 self._scale(given)
             self.send()

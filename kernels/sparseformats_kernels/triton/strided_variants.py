@@ -15,13 +15,17 @@ from sparseformats_kernels.triton.launch import Specimen
 __all__ = ["OPERANDS", "Kernel", "Lie", "Strides", "constants_of", "like_of", "sizes_of"]
 __all__ += ["specimen_of", "strides_of"]
 
-_TYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}
+_TYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64"}
 _TYPES |= {"int8": "i8", "int32": "i32", "float8_e4m3fn": "fp8e4nv"}
 _BYTES = 16  # that an aligned address is a multiple of
 _MULTIPLE = 16  # of steps and sizes: a vector of elements then lies inside or outside as a whole
 _LONGEST = 16  # columns side by side beyond which nothing is gained by knowing of them
 
 OPERANDS = ("x", "out", "residual")
+
+
+def _none(query: Query) -> dict[str, str]:
+    return {}
 
 
 class Kernel(NamedTuple):
@@ -34,11 +38,14 @@ class Kernel(NamedTuple):
         As `Packed.arrays` has them.
     constants : callable
         ``(query, config) -> dict`` of the constants that are its own.
+    types : callable
+        ``query -> dict`` of Triton's types of parameters, where not those of all such kernels.
     """
 
     function: Any
     arrays: tuple[tuple[str, bool], ...]
     constants: Callable[[Query, Config], dict[str, Any]]
+    types: Callable[[Query], dict[str, str]] = _none
 
 
 class Strides(NamedTuple):
@@ -76,16 +83,18 @@ def specimen_of(
     types = {name: "*i32" if index else f"*{dtype}" for name, index in kernel.arrays}
     types |= {"items": "*i32", "x": f"*{dtype}", "out": f"*{gives}", "residual": f"*{gives}"}
     types |= {"bias": "*fp32" if has(query, "scale") else f"*{gives}"}
-    types |= dict.fromkeys(("alpha", "beta"), "i32" if gives == "i32" else "fp32")
+    scalar = gives if gives in ("i32", "fp64") else "fp32"
+    types |= dict.fromkeys(("alpha", "beta"), scalar)
     for name in ("row_scale", "column_scale"):
         types |= {name: "*fp32", f"{name}_step": "i32"}
     sizes = sizes_of((query.m, query.k), query.n if n is None else n)
     types |= dict.fromkeys((*sizes, "tiles"), "i32")
     types |= {f"{a}_{b}": "i64" for a in OPERANDS for b in ("row", "column", "piece")}
+    types |= kernel.types(query)
     constants = constants_of(kernel, query, config) | _absent(query, pieces)
     for name, steps in lie.items():
         constants |= steps.constants(name)
-    aligned = {"items", *(name for name, _ in kernel.arrays)}
+    aligned = {"items", "partial", *(name for name, _ in kernel.arrays)}
     aligned |= {name for name, size in sizes.items() if size % _MULTIPLE == 0}
     for name, steps in lie.items():
         steps_of = {f"{name}_{axis}" for axis in ("row", "column", "piece")}

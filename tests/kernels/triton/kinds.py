@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["EVERYWHERE", "GLUON", "GROUPS", "NARROW", "PACK"]
+__all__ = ["EVERYWHERE", "GLUON", "GROUPS", "NARROW", "PACK", "ROWS"]
 
 GLUON = {"triton-blocks", "triton-shared"}
 """Kernels that no interpreter runs: they are compiled, run on a GPU, and compared with others."""
@@ -15,6 +15,9 @@ GROUPS = "triton-nm"
 
 PACK = "triton-pack"
 """The conversion of dense arrays to 2:4."""
+
+ROWS = "triton-csr"
+"""The kernel of elements by rows, which has tests of its own."""
 
 NARROW = {"triton-tiles-int8": "int8", "triton-tiles-fp8": "float8_e4m3fn"}
 """Kernels of 8-bit values, which have tests of their own, with the dtype of each."""

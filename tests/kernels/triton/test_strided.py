@@ -13,7 +13,8 @@ import torch
 
 from sparseformats.ops.facts import matmul_query
 from sparseformats.ops.operands import read
-from sparseformats_kernels.triton import spmm_few, spmm_tiles, strided
+from sparseformats_kernels.triton import spmm_csr, spmm_few, spmm_tiles, strided
+from tests.kernels.triton.elements import elements, uneven
 from tests.kernels.triton.matrices import dense, matrix, narrow_dense, narrow_matrix
 
 SENT: list[dict[str, Any]] = []
@@ -34,7 +35,7 @@ class Recorder:
     def set(self, **values: Any) -> None:
         for name, value in values.items():
             kind = self.types[name]  # a KeyError is a parameter that the code does not have
-            assert isinstance(value, float) == (kind == "fp32"), (name, kind, value)
+            assert isinstance(value, float) == (kind in ("fp32", "fp64")), (name, kind, value)
             if kind == "i32":
                 assert -(2**31) <= value < 2**31
             self.values[name] = value
@@ -59,7 +60,6 @@ def _recorded(monkeypatch: pytest.MonkeyPatch) -> None:
 def state_of(module: Any, A: Any, query: Any) -> Any:
     """A packed matrix that believes in a device."""
     state = module.State(A, query)
-    lists = [state.lists] if module is spmm_tiles else state.lists.values()
     state.device = SimpleNamespace(
         place="cpu",
         index=0,
@@ -70,9 +70,10 @@ def state_of(module: Any, A: Any, query: Any) -> Any:
         capture=lambda stream: 0,
         share=lambda arrays: None,
         settle=lambda: None,
+        can_allocate_in_capture=lambda: True,
     )
-    for made in lists:
-        made._device = state.device
+    if module is spmm_tiles:
+        state.lists._device = state.device
     return state
 
 
@@ -84,7 +85,7 @@ def query_of(A: Any, X: Any, out: Any, **facts: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def _processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (spmm_few, spmm_tiles):
+    for module in (spmm_csr, spmm_few, spmm_tiles):
         monkeypatch.setattr(module, "processors_of", lambda device: 4)
 
 
@@ -189,3 +190,49 @@ def test_an_operand_that_lies_otherwise_has_a_launch_of_its_own() -> None:
     for residual in (wide[:, :50].T, wide[:, :50].contiguous().T, wide[:, :50].T):
         run(X, out, 1, 0, None, residual=residual)
         assert SENT[-1]["residual_column"] == residual.stride()[1]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64", "int8"])
+@pytest.mark.parametrize("cut", [False, True])
+def test_rows_and_the_parts_of_cut_ones(dtype: str, cut: bool) -> None:
+    A = elements("csr", uneven(50, 900) if cut else [4] * 50, 900, dtype)
+    X, gives = dense((900, 40), dtype), "int32" if dtype == "int8" else dtype
+    out = torch.empty(40, 50, dtype=getattr(torch, gives)).T
+    scalars = (2, 3) if dtype == "int8" else (0.5, -1.5)
+    query = query_of(A, X, out, alpha_one=False, beta_zero=False)
+    run = spmm_csr.TritonCSR.bind(state_of(spmm_csr, A, query), query)
+    for _ in range(2):
+        SENT.clear()
+        assert run(X, out, *scalars) is out
+        assert len(SENT) == 1 + cut
+        for sent in SENT:
+            assert sent["out"] == out.data_ptr()
+            assert (sent["alpha"], sent["beta"]) == scalars
+            assert sent["out_column"] == 50
+        assert SENT[0]["x"] == X.data_ptr()
+        assert not cut or SENT[0]["partial"] == SENT[1]["x"] != X.data_ptr()
+
+
+def test_parts_follow_with_bias_and_residual() -> None:
+    A, X = elements("csr", uneven(50, 900), 900, "float16"), dense((900, 40), "float16")
+    query = query_of(A, X, None, epilogue="bias+gelu+residual")
+    run = spmm_csr.TritonCSR.bind_epilogue(state_of(spmm_csr, A, query), query)
+    bias, residual = dense((50,), "float16"), dense((50, 40), "float16")
+    made = run(X, None, 1, 0, bias, residual=residual)
+    assert len(SENT) == 2
+    for sent in SENT:
+        assert (sent["out"], sent["bias"]) == (made.data_ptr(), bias.data_ptr())
+        assert sent["residual"] == residual.data_ptr()
+
+
+def test_no_memory_for_parts_while_a_graph_is_recorded() -> None:
+    """Where the array library cannot give any."""
+    A, X = elements("csr", uneven(50, 900), 900, "float16"), dense((900, 40), "float16")
+    query = query_of(A, X, None)
+    state = state_of(spmm_csr, A, query)
+    state.device.can_allocate_in_capture = lambda: False
+    run = spmm_csr.TritonCSR.bind(state, query)
+    run(X, None, 1, 0)
+    state.device.capture = lambda stream: 1
+    with pytest.raises(RuntimeError, match="prepare before capture: the parts of long rows"):
+        run(X, None, 1, 0)

@@ -12,11 +12,11 @@ from sparseformats_kernels.triton import RECORDS, launch
 from sparseformats_kernels.triton.launch import Specimen, compile_for
 from sparseformats_kernels.triton.specimens import specimens
 from tests.kernels.triton.compiling import SHARED_MEMORY, Facts, facts
-from tests.kernels.triton.kinds import GLUON, GROUPS
+from tests.kernels.triton.kinds import GLUON, GROUPS, ROWS
 
 CAPABILITIES = (80, 90, 100)
 BYTES = {"i32": 4, "i64": 8, "fp32": 4, "*i32": 8, "*fp16": 8, "*bf16": 8, "*fp32": 8}
-BYTES |= dict.fromkeys(("*i8", "*i16", "*i64", "*fp8e4nv"), 8)
+BYTES |= dict.fromkeys(("*i8", "*i16", "*i64", "*fp8e4nv", "*fp64", "fp64"), 8)
 TENSOR_CORES = ("mma.sync", "wgmma", "tcgen05")
 NEWEST = {80: "mma.sync", 90: "wgmma", 100: "tcgen05"}
 # Bytes of stack a thread: results that are scaled, added to or activated hold a few values more
@@ -60,6 +60,9 @@ def check(capability: int, label: str, specimen: Specimen, found: Facts) -> None
     if label.startswith(tuple(GLUON)):
         assert all(found.has(name) for name in ("wgmma", "tma.load", "tma.store")), about
         return
+    if label.startswith(ROWS):
+        check_rows(capability, label, specimen, found)
+        return
     assert found.has("cp.async"), about
     if label.startswith(GROUPS):
         assert found.has("mma.sp"), about
@@ -80,6 +83,21 @@ def check(capability: int, label: str, specimen: Specimen, found: Facts) -> None
     long = long and not ("int8" in label and capability == 100)  # Triton 3.6 has no such one
     names = (NEWEST[capability],) if long else (NEWEST[capability], "mma.sync")
     assert found.has(*names), about
+
+
+def check_rows(capability: int, label: str, specimen: Specimen, found: Facts) -> None:
+    """Rows of the operand come in vectors; nothing is rounded on the way, and nothing spills."""
+    about = f"{label}: {found}"
+    assert not found.has("tf32", *TENSOR_CORES, "cp.async"), about
+    # The compiler for sm_100 may set a word aside while two thirds of the registers are free.
+    assert found.stack <= (8 if capability == 100 and found.registers < 96 else 0), about
+    types, constants = dict(specimen.types), dict(specimen.constants)
+    if types["x"] not in ("*fp64", "*i8", "*i32") and "adding" not in label:
+        assert found.has("fma"), about
+    if constants.get("x_column") == 1 and constants["BN"] >= 16:
+        assert found.has("wide-load"), about
+    if "columns" in types:
+        assert types["columns"] == ("*i64" if "int64" in label else "*i32")
 
 
 @pytest.mark.parametrize(("capability", "label", "specimen"), listed())

@@ -20,7 +20,7 @@ from tests.kernels.triton.harness import (
     registered,
     supports,
 )
-from tests.kernels.triton.kinds import EVERYWHERE, GLUON, GROUPS, NARROW
+from tests.kernels.triton.kinds import EVERYWHERE, GLUON, GROUPS, NARROW, ROWS
 from tests.kernels.triton.matrices import FORMATS, dense, matrix
 from tests.kernels.triton.ordeal import codes_of
 
@@ -199,7 +199,7 @@ def test_what_cannot_be_served_is_refused(record: KernelRecord) -> None:
 
 def test_every_kernel_of_the_backend_that_can_be_interpreted_is_here() -> None:
     here = {r.name for r in dispatch.records("matmul") if r.name.startswith("triton")}
-    apart = {GROUPS, *NARROW}  # which have tests of their own
+    apart = {GROUPS, ROWS, *NARROW}  # which have tests of their own
     assert {record.name for record in KERNELS} == here - GLUON - apart
     assert EVERYWHERE in here
     assert GLUON & here
