@@ -339,10 +339,12 @@ def _grouped(first: Config) -> Iterator[Config]:
 
 def _rowwise(first: Config, query: Query) -> Iterator[Config]:
     """Widths, elements at a time and rows whose sums fit into registers."""
-    widths = (first.BN, first.BN // 2, 2 * first.BN)
+    widths, most = (first.BN, first.BN // 2, 2 * first.BN), 32
+    if query.a_dtype == "float64":
+        most = 16  # of two registers each
     for bn, bk, bm, warps in product(widths, (4, 8, 16, 32), (1, 2, 4, 8), (1, 4)):
         made = replace(first, BM=bm, BN=bn, BK=bk, warps=warps)
-        if bn and bn <= 256 and (bn <= query.n or bn == first.BN) and 8 <= _lanes(made) <= 32:
+        if bn and bn <= 256 and (bn <= query.n or bn == first.BN) and 8 <= _lanes(made) <= most:
             yield made
 
 
