@@ -17,6 +17,7 @@ from sparseformats.formats import SparseMatrix, Sum, Transposed
 from sparseformats.formats.slots import marks
 from sparseformats.ops.compiling import DYNAMO, entry, modules, opaque, watched
 from sparseformats.ops.facts import aligned, as_precision, layout, matrix_facts
+from sparseformats.ops.known_calls import Decided, find, keep, key_of
 from sparseformats.ops.operands import as_sparse, refuse_stand_in
 from sparseformats.ops.scalars import Scalar, as_scalar, result_dtype
 
@@ -135,9 +136,22 @@ def sddmm(
     if isinstance(pattern, Sum):
         options: dict[str, Any] = {"alpha": alpha, "kernel": kernel, "precision": precision}
         return Sum.trusted(parts=tuple(sddmm(part, X, Y, **options) for part in pattern.parts))
-    call = _read(pattern, X, Y, alpha)
-    A = call.pattern
-    found = _like(A, _run(call, A, kernel, precision))
+    plain = type(alpha) in (int, float)
+    key = key_of(pattern, (X, Y), alpha == 1, kernel, precision) if plain else None
+    decided = find(pattern, key)
+    if decided is None:
+        call = _read(pattern, X, Y, alpha)
+        query = _query(call, call.pattern, precision)
+        decided = Decided(query, dispatch.select(query, kernel), call.dtype)
+        same = _arrays.of(X).dtype_name(X) == _arrays.of(Y).dtype_name(Y)
+        if call.pattern is pattern and same:
+            keep(pattern, key, decided)
+    else:
+        lib = pattern.lib
+        factor = as_scalar(alpha, "alpha", decided.dtype)
+        operands = lib.native(X), lib.native(Y)
+        call = _Call(lib, pattern, *operands, factor, decided.dtype, False, pattern.format)
+    found = _like(call.pattern, _run(call, decided))
     if call.format != found.format:
         found = found.to(call.format)  # laid out anew: who needs a slot shows only now
     return found.T if call.transposed else found
@@ -239,14 +253,12 @@ def _query(call: _Call, A: SparseMatrix, precision: str | None) -> Query:
     )
 
 
-def _run(
-    call: _Call, A: SparseMatrix, kernel: str | None, precision: str | None
-) -> Sampled | Array:
+def _run(call: _Call, decided: Decided) -> Sampled | Array:
     """Values in the layout of ``A.data``."""
-    query = _query(call, A, precision)
-    selection = dispatch.select(query, kernel)
+    query, selection = decided.query, decided.selection
+    kernel = cast("SampledKernel", selection.target)
     start = perf_counter()
-    values = cast("SampledKernel", selection.target)(A, call.X, call.Y, call.alpha, query)
+    values = kernel(call.pattern, call.X, call.Y, call.alpha, query)
     if dispatch.is_tracing():
         dispatch.record_run("sddmm", selection.name, query, perf_counter() - start)
     return values

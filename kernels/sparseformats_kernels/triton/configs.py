@@ -185,18 +185,40 @@ def few(query: Query, processors: int) -> Config:
 def rows(query: Query, processors: int) -> Config:
     """Parameters of the kernel for elements by rows: BK elements of BM rows at a time.
 
-    A thread holds up to 32 sums, in the lanes of one vector of the operand for each element. With
-    fewer elements at a time than threads, each thread reads the indices that it needs itself; more
-    have to be exchanged at every step, which pays only where an element has no two threads. Short
-    rows leave room for more rows.
+    One warp holds two rows, which keeps its loads together; wide results of short rows leave it
+    nothing to do for long, so there four warps share a tile. Rows of few elements leave room for
+    more rows. The shapes are those that were the quickest for 16 and 164 elements a row.
     """
-    wide, vector = query.a_dtype == "float64", 16 // itemsize(query.a_dtype or "float32")
-    bn = min(width_of(query.n), 64 if wide else 128)
-    elements = 512 if bn < 4 else 128 if bn <= vector else 64
-    elements = min((2048 if wide else 4096) // bn, elements)
-    most = 8 if bn >= 64 else 16 if bn >= 8 else 32
-    mean = (query.nnz or 0) / max(1, query.m)
-    bk = 4
+    size = itemsize(query.a_dtype or "float32")
+    bn, mean = min(width_of(query.n), 512 // size), (query.nnz or 0) / max(1, query.m)
+    if bn < 16 or size == 8:
+        return _narrow_rows(bn, mean, size)
+    many = mean >= 64
+    if bn == 16:
+        bm, bk, warps = (2, 16, 1) if many else (4, 8, 2)
+    elif many:
+        bm, bn, bk, warps = (2, min(bn, 64), 8, 1) if size < 4 else (4, 32, 16, 2)
+    elif bn < 128:
+        bm, bk, warps = 2, 8, 1
+    elif size < 4:
+        bm, bn, bk, warps = (4, 256, 4, 4) if query.n >= 256 else (2, 128, 4, 1)
+    else:
+        bm, bk, warps = 4, 4, 4
+    while bk > 4 and bk >= 2 * mean:
+        bm, bk = 2 * bm, bk // 2
+    return Config(bm, bn, bk, stages=1, warps=warps)
+
+
+def _narrow_rows(bn: int, mean: float, size: int) -> Config:
+    """The same for few columns and for float64, where a thread holds up to 32 sums.
+
+    With fewer elements at a time than threads, each thread reads the indices that it needs itself;
+    more have to be exchanged at every step, which pays only where an element has no two threads.
+    """
+    bn = min(bn, 64)
+    elements = 512 if bn < 4 else 128 if bn <= 16 // size else 64
+    elements = min((2048 if size == 8 else 4096) // bn, elements)
+    most, bk = 8 if bn >= 64 else 16 if bn >= 8 else 32, 4
     while bk < most and 2 * bk < mean:
         bk *= 2
     return Config(elements // bk, bn, bk, stages=1)

@@ -22,7 +22,10 @@ L2_SHARED = {16: 7.4e6, 32: 8.0e6}  # bytes/us by rows of a block, tiles that bl
 DRAM = 3.6e6  # bytes/us, values that are read once
 L2_GROUPS = 7.5e6  # bytes/us, weights and fragments of the operand
 L2_FEW = 4.0e6  # bytes/us, gathered rows of a few columns
-L2_ROWS = 3.2e6  # bytes/us, rows of the operand that elements name
+# bytes/us, rows of the operand that elements name: of less than 64 bytes, and longer ones, which
+# neighbouring rows find in the first cache.
+L2_ROWS = {64: 6.0e6, 1 << 62: 1.0e7}
+L2_VECTOR = 3.2e6  # bytes/us, numbers of a vector
 SECTOR = 32  # bytes that are read for one number
 START, CUTTING = 4.0, 5.0  # us of reading lists, and of a second launch for rows that were cut
 COPY, TURNED = 14.0, 7e-6  # us of a transposing copy, however small, and for a number
@@ -135,7 +138,8 @@ def _read(query: Query, apart: bool) -> float:
     size, n = itemsize(query.a_dtype or "float32"), _columns(query)
     stored = query.nnz if query.nnz is not None else (query.nbytes or 0) / (size + 4)
     met = n * SECTOR if apart else max(n * size, SECTOR)
-    return stored * (met + size + 4) / L2_ROWS
+    rate = next(rate for most, rate in L2_ROWS.items() if met < most)
+    return stored * (met + size + 4) / (L2_VECTOR if n == 1 else rate)
 
 
 def _read_turned(query: Query) -> float:

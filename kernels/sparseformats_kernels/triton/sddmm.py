@@ -6,9 +6,10 @@ device is waited for at most once, to learn whether a stored element came out as
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from sparseformats._arrays import Array, ArrayLibrary
+from sparseformats._beside import Beside
 from sparseformats._dtypes import itemsize
 from sparseformats.dispatch.query import Query
 from sparseformats.formats import BSR, COO, CSC, CSR, BlockedELL, SparseMatrix
@@ -22,49 +23,77 @@ __all__ = ["blocks", "elements", "tiling"]
 ELEMENTS, DEEP = 64, 64  # elements of a program, and terms of their sums at a time
 LISTED = 16  # elements of a row that a program takes at a time
 PARTS = 64  # programs of a row at most
-TILE = 128  # largest edge of a tile, and columns of neighbouring blocks that are multiplied at once
+TILE = 128  # largest edge of a tile
+BESIDE = {32: 256, 128: 128}  # columns that blocks of so many rows make side by side
 SMALLEST = 16  # edge that tensor cores take
 WIDEST = 8  # bytes of a value whose bits are looked at as one number
 
 
+class _Prepared(NamedTuple):
+    """What all calls on a pattern have in common: of blocks only its arrays and sizes are known."""
+
+    given: dict[str, Any]
+    constants: dict[str, Any]
+    programs: int
+    warps: int
+    launch: Launcher
+    shape: tuple[int, ...]
+    counts: bool  # how many stored elements came out as zero
+    clears: bool  # slots in which nothing is stored
+
+
+_PREPARED: Beside[_Prepared] = Beside(8)
+
+
 def blocks(A: SparseMatrix, X: Array, Y: Array, alpha: Any, query: Query) -> Sampled | Array:
     """A product of a block row of X and the block columns of Y for neighbouring stored blocks."""
+    lib, key = A.lib, (query.x_dtype, query.precision)
+    ready = _PREPARED.get(A, key) or _PREPARED.put(A, key, _prepare(A, query))
+    values = lib.empty(ready.shape, query.out_dtype or A.dtype_name, A.device)
+    if 0 in ready.shape:
+        return values
+    lost = lib.zeros(1, "int32", A.device) if ready.counts else None
+    given = ready.given | _operands(lib, X, Y)
+    given["n"], given["values"], given["alpha"] = int(X.shape[1]), values, float(alpha)
+    if lost is not None:
+        given["vanished"] = lost
+    ready.launch(sample_blocks, ready.programs, given, ready.constants, ready.warps)
+    return Sampled(values, lost) if ready.clears else values
+
+
+def _prepare(A: SparseMatrix, query: Query) -> _Prepared:
     if not isinstance(A, (BSR, BlockedELL)):
         raise TypeError(f"expected a block format, got {A.format}")
     lib, (r, c), (m, k) = A.lib, A.blocksize, A.shape
-    shape, name = tuple(int(s) for s in A.data.shape), query.out_dtype or A.dtype_name
-    values = lib.empty(shape, name, A.device)
+    shape, rows, sparse = tuple(int(s) for s in A.data.shape), -(-m // r), isinstance(A, BSR)
     tile, warps = tiling((r, c), query.x_dtype or "", query.precision)
-    wide, rows = -(-c // tile["BN"]) if tile["G"] == 1 else 1, -(-m // r)
-    given = _operands(lib, X, Y) | {"m": m, "n": int(X.shape[1]), "k": k, "rows": rows}
+    beside = tile["G"]
+    wide = -(-c // tile["BN"]) if beside == 1 else 1
+    given: dict[str, Any] = {"m": m, "k": k, "rows": rows, "wide": wide, "width": 0, "groups": 0}
     if isinstance(A, BlockedELL):
         given |= {"indptr": A.col_indices, "columns": A.col_indices}
-        given |= {"width": A.width, "groups": -(-A.width // tile["G"])}
+        given |= {"width": A.width, "groups": -(-A.width // beside)}
         count = rows * given["groups"]
     else:
-        given |= {"indptr": A.indptr, "columns": A.indices, "width": 0, "groups": 0}
-        # As `_row_of` numbers them.
-        count = shape[0] // tile["G"] + rows if shape[0] else 0
-    everything, fused = isinstance(A.zeros, str), itemsize(A.dtype_name) <= WIDEST
-    masked = not everything and A.zeros is None and fused
-    lost = lib.zeros(1, "int32", A.device) if masked else None
-    given |= {"pattern": lib.bits(A.data) if masked else values, "values": values}
-    given |= {"vanished": given["columns"] if lost is None else lost}
-    given |= {"wide": wide, "alpha": float(alpha)}
-    constants = {"R": r, "C": c, **tile, "ELL": isinstance(A, BlockedELL), "MASKED": masked}
+        given |= {"indptr": A.indptr, "columns": A.indices}
+        count = shape[0] // beside + rows  # as `_row_of` numbers them
+    everything = isinstance(A.zeros, str)
+    masked = not everything and A.zeros is None and itemsize(A.dtype_name) <= WIDEST
+    bits = lib.bits(A.data) if masked else given["columns"]
+    given |= {"pattern": bits, "vanished": given["columns"]}
+    constants = {"R": r, "C": c, **tile, "ELL": not sparse, "MASKED": masked}
     constants["KIND"] = kind_of(A.dtype_name) if masked else 0
     constants["PRECISION"] = "tf32" if query.precision == "tf32" else "ieee"
     constants["UPCAST"] = A.device == "cpu" and query.x_dtype == "bfloat16"
-    if 0 in shape:
-        return values
-    Launcher(lib, values)(sample_blocks, count * wide, given, constants, warps)
-    return Sampled(values, lost) if masked or everything else values
+    launch, clears = Launcher(lib, A.data), masked or everything
+    return _Prepared(given, constants, count * wide, warps, launch, shape, masked, clears)
 
 
 def tiling(block: tuple[int, int], dtype: str, precision: str | None) -> tuple[dict[str, Any], int]:
     """Tile of a product, blocks that it is made of, terms of its sums at a time, and its warps."""
     bm, each = (min(TILE, max(1, _power(edge))) for edge in block)
-    bm, beside = max(SMALLEST, bm), max(1, TILE // each)
+    room = next(columns for rows, columns in BESIDE.items() if bm <= rows)
+    bm, beside = max(SMALLEST, bm), max(1, room // each)
     bn, half = each * beside, dtype != "float32"
     deep = 64 if half else 32 if precision == "tf32" else 16
     swap = half and bm < 64  # tensor cores want 64 rows
