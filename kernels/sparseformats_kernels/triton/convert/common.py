@@ -5,10 +5,9 @@ from __future__ import annotations
 from sparseformats._arrays import Array, ArrayLibrary
 from sparseformats._dtypes import bits_name, itemsize, kind
 
-__all__ = ["ELEMENTS", "STRIP", "bits_of", "kind_of", "power", "some_of", "steps_of", "tiling"]
+__all__ = ["ELEMENTS", "bits_of", "kind_of", "power", "some_of", "steps_of", "tiling"]
 
 ELEMENTS = 2048  # that a program moves at a time
-STRIP = 256  # columns that a program looks at
 
 
 def tiling(count: int, size: tuple[int, int]) -> tuple[int, dict[str, int], int]:

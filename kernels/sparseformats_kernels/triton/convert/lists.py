@@ -24,7 +24,7 @@ VECTOR = 16  # bytes of a row that a lane looks at
 ROWS = 32  # that share an integer for each column: a bit a row
 MARKED = 1024  # elements of a row that are marked at a time
 STACK, WIDE = 128, 16  # integers whose bits are summed at a time: chunks of rows, and columns
-PLACED = 32  # elements of each of the rows that are placed at a time
+PLACED = 8  # elements of each of the rows that are placed at a time
 PARTS, BUSY = 64, 2  # programs that share the rows of a chunk at most, and turns that each takes
 
 

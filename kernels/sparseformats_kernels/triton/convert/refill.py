@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol, final
 
 from sparseformats._arrays import Array, ArrayLibrary
+from sparseformats._dtypes import itemsize
 from sparseformats.dispatch.query import Query
 from sparseformats_kernels.cuda.devices import device_of
-from sparseformats_kernels.triton.convert import refilling
+from sparseformats_kernels.triton.convert import finding, refilling
 from sparseformats_kernels.triton.convert.common import (
     ELEMENTS,
-    STRIP,
     bits_of,
     kind_of,
     power,
@@ -23,13 +23,15 @@ from sparseformats_kernels.triton.convert.common import (
     steps_of,
     tiling,
 )
+from sparseformats_kernels.triton.convert.edges import LINE, ROWS
 from sparseformats_kernels.triton.prepared import Prepared, Step
 
 __all__ = ["Room", "csr_to_bsr", "dense_to_blocked_ell", "dense_to_bsr", "dense_to_csr"]
 
 KEPT = 16  # ways of lying of sources, for each of which launches are kept
 LINES = 1024  # flags of a row that a program numbers at a time
-TILE = (4, 256)  # rows and columns of a dense array that a program looks at
+TILE = (4, 256)  # rows and columns of a dense array that a program counts
+VECTOR, LOOK = 16, 64  # bytes side by side, and how many of such, that a warp looks at for writing
 Arrays = Mapping[str, Array]
 
 
@@ -161,13 +163,14 @@ def _elements(room: Room, scratch: Arrays, sources: Arrays) -> list[Step]:
     tile = {"RB": high, "E": wide}
     look = found | sizes | {"counts": scratch["counts"]}
     given, both, masked = _masked(room, sources)
-    given |= sizes | {"capacity": room.capacity, "indptr": room.indptr}
+    given |= {"n": n, "capacity": room.capacity, "indptr": room.indptr}
     given |= {"data": bits_of(lib, room.data), "indices": room.indices}
-    programs, constants = -(-m // high), tile | {"KIND": kind_of(room.dtype), "MASKED": masked}
+    each = VECTOR // itemsize(room.dtype)
+    constants = {"W": LOOK * each, "V": each, "KIND": kind_of(room.dtype), "MASKED": masked}
     return [
-        Step(refilling.count_chosen, programs, look, tile | {"KIND": kind}, reads),
+        Step(refilling.count_chosen, -(-m // high), look, tile | {"KIND": kind}, reads),
         _numbered(room, scratch),
-        Step(refilling.write_chosen, programs, given, constants, both),
+        Step(refilling.write_chosen, m, given, constants, both, 1),
     ]
 
 
@@ -182,15 +185,17 @@ def _numbered(room: Room, scratch: Arrays) -> Step:
 def _flagged(room: Room, scratch: Arrays, sources: Arrays) -> list[Step]:
     """Flags of a dense array's blocks, and how many each row has."""
     (m, n), (r, c), (rows, columns) = room.shape, room.blocksize or (1, 1), _grid(room)
-    groups = max(1, STRIP // c)
-    strips = -(-columns // groups)
     found, reads, kind = _chosen(room, sources)
+    size = itemsize(room.lib.dtype_name(found["dense"]))
+    groups = max(1, min(LINE // size, power(n)) // c)
+    strips = -(-columns // groups)
     given = found | {"flags": scratch["flags"], "m": m, "n": n}
     given |= {"columns": columns, "strips": strips}
-    height = power(r, max(1, 4 * ELEMENTS // (groups * c)))
+    height = min(ROWS, power(r), max(1, ROWS * LINE // (groups * c * size)))
     shape = {"R": r, "C": c, "G": groups, "RB": height, "KIND": kind}
+    shape["BY_ROWS"] = found["column_step"] == 1
     return [
-        Step(refilling.flag_chosen, rows * strips, given, shape, reads),
+        Step(finding.flag_blocks, rows * strips, given, shape, reads),
         _counted(room, scratch),
     ]
 

@@ -9,18 +9,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-__all__ = ["clear", "count_chosen", "count_flags", "flag_chosen", "flag_lists", "gather_named"]
-__all__ += ["name_flags", "number_rows", "place_named", "widest_row", "write_chosen"]
+from sparseformats_kernels.triton.convert.finding import is_nonzero
 
-SIGNED = tl.constexpr(1)  # floating: zero of either sign; else integers: zero is zero
-
-
-@triton.jit
-def is_nonzero(bits, KIND: tl.constexpr):
-    """Whether a value is not a zero, told from its bits."""
-    if KIND == SIGNED:
-        bits = bits << 1  # without the sign
-    return bits != 0
+__all__ = ["clear", "count_chosen", "count_flags", "flag_lists", "gather_named", "name_flags"]
+__all__ += ["number_rows", "place_named", "widest_row", "write_chosen"]
 
 
 @triton.jit
@@ -28,43 +20,6 @@ def clear(room, size, E: tl.constexpr):
     """Make zeros of an array of integers."""
     at = tl.cast(tl.program_id(0), tl.int64) * E + tl.arange(0, E)
     tl.store(room + at, tl.zeros((E,), room.dtype.element_ty), mask=at < size)
-
-
-@triton.jit
-def flag_chosen(
-    dense,
-    row_step,
-    column_step,
-    flags,
-    m,
-    n,
-    columns,
-    strips,
-    R: tl.constexpr,
-    C: tl.constexpr,
-    G: tl.constexpr,
-    RB: tl.constexpr,
-    KIND: tl.constexpr,
-):
-    """``flags[i, j]`` becomes whether block (i, j) of R x C has a non-zero.
-
-    One program looks at G blocks side by side, RB rows at a time.
-    """
-    block_row, strip = tl.program_id(0) // strips, tl.program_id(0) % strips
-    column = strip * (G * C) + tl.arange(0, G * C)
-    found = tl.zeros((G * C,), tl.int32)
-    column_at = column.to(tl.int64) * column_step
-    for start in range(0, R, RB):
-        down = start + tl.arange(0, RB)
-        row = block_row * R + down
-        inside = ((down < R) & (row < m))[:, None] & (column < n)[None, :]
-        at = (row.to(tl.int64) * row_step)[:, None] + column_at[None, :]
-        bits = tl.load(dense + at, mask=inside, other=0)
-        found |= tl.max(is_nonzero(bits, KIND).to(tl.int32), axis=0)
-    block = tl.max(tl.reshape(found, (G, C)), axis=1)
-    j = strip * G + tl.arange(0, G)
-    place = flags + tl.cast(block_row, tl.int64) * columns + j
-    tl.store(place, block.to(tl.int8), mask=j < columns)
 
 
 @triton.jit
@@ -278,32 +233,43 @@ def write_chosen(
     m,
     n,
     capacity,
-    RB: tl.constexpr,
-    E: tl.constexpr,
+    W: tl.constexpr,
+    V: tl.constexpr,
     KIND: tl.constexpr,
     MASKED: tl.constexpr,
 ):
-    """Write the non-zeros of each row, or what the mask selects, from ``indptr[row]`` on."""
-    row = tl.program_id(0) * RB + tl.arange(0, RB)
-    line = dense + (row.to(tl.int64) * row_step)[:, None]
-    mask_line = mask + (row.to(tl.int64) * mask_row_step)[:, None]
-    at = tl.load(indptr + row, mask=row < m, other=0).to(tl.int64)
-    for start in range(0, n, E):
-        j = start + tl.arange(0, E)
-        inside = (row < m)[:, None] & (j < n)[None, :]
-        wide = j.to(tl.int64)
-        bits = tl.load(line + (wide * column_step)[None, :], mask=inside, other=0)
+    """Write the non-zeros of each row, or what the mask selects, from ``indptr[row]`` on.
+
+    One program writes a row, W columns at a time, of which each lane looks at V neighbours; the
+    next are on their way meanwhile, and where there is nothing no more is done.
+    """
+    row = tl.cast(tl.program_id(0), tl.int64)
+    line, mask_line = dense + row * row_step, mask + row * mask_row_step
+    done = tl.load(indptr + row).to(tl.int64)
+    lane = tl.arange(0, W // V)[:, None] * V + tl.arange(0, V)[None, :]
+    ahead = tl.load(line + lane.to(tl.int64) * column_step, mask=lane < n, other=0)
+    chosen = ahead
+    if MASKED:
+        chosen = tl.load(mask_line + lane.to(tl.int64) * mask_column_step, mask=lane < n, other=0)
+    for start in range(0, n, W):
+        bits, picked, column = ahead, chosen, start + lane
+        later = column + W
+        ahead = tl.load(line + later.to(tl.int64) * column_step, mask=later < n, other=0)
+        chosen = ahead
         if MASKED:
-            place = mask_line + (wide * mask_column_step)[None, :]
-            one = (tl.load(place, mask=inside, other=0) != 0).to(tl.int32)
+            place = mask_line + later.to(tl.int64) * mask_column_step
+            chosen = tl.load(place, mask=later < n, other=0)
+            one = (picked != 0).to(tl.int32)
         else:
             one = is_nonzero(bits, KIND).to(tl.int32)
-        number = at[:, None] + (tl.cumsum(one, axis=1) - one)
-        fits = (one != 0) & (number < capacity)
-        column = tl.broadcast_to(j[None, :], (RB, E))
-        tl.store(data + number, bits, mask=fits)
-        tl.store(indices + number, column.to(indices.dtype.element_ty), mask=fits)
-        at += tl.sum(one, axis=1)
+        mine = tl.sum(one, axis=1)
+        found = tl.sum(mine, axis=0)
+        if found > 0:
+            number = (tl.cumsum(mine, axis=0) - mine)[:, None] + (tl.cumsum(one, axis=1) - one)
+            fits = (one != 0) & (done + number < capacity)
+            tl.store(data + done + number, bits, mask=fits)
+            tl.store(indices + done + number, column.to(indices.dtype.element_ty), mask=fits)
+        done += found
 
 
 @triton.jit

@@ -28,7 +28,7 @@ TARGETS = {
     "dense->blocked_ell": (refill.dense_to_blocked_ell, "blocked_ell", (64, 64)),
     "csr->bsr": (refill.csr_to_bsr, "bsr", (64, 64)),
 }
-STREAMS = ("flag_chosen", "gather_named", "count_chosen", "clear")
+STREAMS = ("flag_blocks", "gather_named", "count_chosen", "clear")
 """Kernels that read or write whole vectors of a dense array or of blocks."""
 
 

@@ -143,7 +143,8 @@ def test_too_little_room(format: str, masked: bool) -> None:
 def test_more_rows_and_columns_than_one_program_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refill, "LINES", 8)
     monkeypatch.setattr(refill, "TILE", (4, 16))
-    monkeypatch.setattr(refill, "STRIP", 32)
+    monkeypatch.setattr(refill, "LINE", 128)
+    monkeypatch.setattr(refill, "LOOK", 2)
     tall, wide = torch.zeros(70, 2), torch.zeros(2, 70)
     tall[::7, 1], wide[1, ::3] = 2, 3
     with registered():
