@@ -263,6 +263,22 @@ def test_sources_with_gradients_and_in_the_plans_own_memory() -> None:
     assert plan.matrix().nnz == 63
 
 
+@libraries
+@formats
+def test_a_product_writes_neither_to_the_plan_nor_to_its_operand(library: str, format: str) -> None:
+    D = np.full((8, 8), 2, np.float32)
+    plan = sf.plan_conversion(array(library, D), format, capacity=64, **FORMATS[format])
+    before, own = plan.matrix(), plan.buffers()["data"].reshape(-1)[:8]
+    X = array(library, np.ones(8, np.float32))
+    for out, text in ((own, "out shares memory with the plan's"), (X, "out shares memory with X")):
+        if library == "numpy" and out is own:
+            out = np.lib.stride_tricks.as_strided(own, writeable=True)  # a caller who insists
+        with pytest.raises(ValueError, match=text):
+            plan.product(X, out=out)
+    assert sf.same(plan.matrix(), before, level="buffers")
+    assert (X == 1).all()
+
+
 def test_other_devices_and_graphs_being_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = sf.plan_conversion(torch.zeros(7, 9), "csr", capacity=63)
     with pytest.raises(sf.DeviceMismatchError, match="the plan is on 'cpu', X is on 'meta'"):
