@@ -90,8 +90,8 @@ NOTHING = Beside()
 
 
 def is_number(x: Any) -> bool:
-    """Whether a scale is a number and not an array."""
-    return isinstance(x, (int, float, np.number)) and not isinstance(x, bool)
+    """Whether a scale is a real number and not an array."""
+    return isinstance(x, (int, float, np.number)) and not isinstance(x, (bool, np.complexfloating))
 
 
 def read_beside(o: Operands, tokens: tuple[int, ...], given: Beside) -> tuple[str, bool]:
@@ -150,7 +150,7 @@ def _asked(o: Operands, given: Beside) -> str:
         )
     if given.out_dtype is None:
         return own
-    name = given.out_dtype if isinstance(given.out_dtype, str) else _name(lib, given.out_dtype)
+    name = given.out_dtype if isinstance(given.out_dtype, str) else _name(given.out_dtype)
     allowed = [own, *(x for x in _OUT if narrow and x in VALUE_DTYPES[lib.name])]
     if name not in allowed:
         raise TypeError(
@@ -160,11 +160,15 @@ def _asked(o: Operands, given: Beside) -> str:
     return name
 
 
-def _name(lib: ArrayLibrary, dtype: Any) -> str | None:
+def _name(dtype: Any) -> str | None:
+    """Name of a dtype in any library's spelling: torch.float16, np.float16, np.dtype("float16")."""
+    text = str(dtype).rpartition(".")[2]
+    if text in _OUT:
+        return text
     try:
-        return lib.dtype_name(dtype)
+        return str(np.dtype(dtype).name)
     except (TypeError, ValueError):
-        return None
+        return text
 
 
 def _check_array(o: Operands, name: str, x: Any) -> Array:
@@ -184,9 +188,9 @@ def _check_array(o: Operands, name: str, x: Any) -> Array:
 def _check_scale(o: Operands, name: str, scale: Any, tokens: tuple[int, ...] | None) -> None:
     """Refuse what is neither one scale nor one a token (of X) or a row (of the weight)."""
     if is_number(scale):
-        if isinstance(scale, np.complexfloating):
-            raise TypeError(f"{name} must be a real number, got {scale!r}")
         return
+    if isinstance(scale, np.complexfloating):
+        raise TypeError(f"{name} must be a real number, got {scale!r}")
     x = _check_array(o, name, scale)
     if o.lib.dtype_name(x) != "float32":
         raise TypeError(f"{name} must be of float32, is of {o.lib.dtype_name(x)}; convert it")

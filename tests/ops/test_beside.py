@@ -337,6 +337,34 @@ def test_refusals(number: int) -> None:
         sf.explain("linear", X, W, **options)
 
 
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("wrong", [np.complex64(2 + 1j), np.complex128(2), 2 + 1j, True, "2"])
+def test_a_repeated_call_refuses_the_same_scales(library: str, wrong: Any) -> None:
+    """Plans do not depend on the numbers, but a number of another kind has none."""
+    W, X = weight(library, "int8"), draw(library, 5, K, dtype="int8")
+    for name in ("scale_a", "scale_b"):
+        sf.linear(X, W, **{name: 0.5}, out_dtype="float32")
+        with pytest.raises(TypeError, match=f"{name} must be a (real )?number"):
+            sf.linear(X, W, **{name: wrong}, out_dtype="float32")
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("gives", ["float16", "bfloat16", "float32"])
+def test_every_spelling_of_a_dtype(library: str, gives: str) -> None:
+    import ml_dtypes
+
+    W, X = weight(library, "int8"), draw(library, 5, K, dtype="int8")
+    of_numpy = ml_dtypes.bfloat16 if gives == "bfloat16" else getattr(np, gives)
+    for spelling in (gives, of_numpy, np.dtype(of_numpy), getattr(torch, gives)):
+        y = sf.linear(X, W, scale_a=0.5, out_dtype=spelling)
+        assert W.lib.dtype_name(y) == gives
+    for wrong in (float, np.float64, torch.float64, np.int8, object()):
+        with pytest.raises(TypeError, match="must be int32 or float16 or bfloat16 or float32"):
+            sf.linear(X, W, scale_a=0.5, out_dtype=wrong)
+    y = sf.linear(X, W, out_dtype=np.int32)
+    assert W.lib.dtype_name(y) == "int32"
+
+
 def test_scales_are_for_narrow_operands() -> None:
     W, X = weight("torch", "float32"), draw("torch", 5, K)
     with pytest.raises(
