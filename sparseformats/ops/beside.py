@@ -15,7 +15,7 @@ from sparseformats._arrays import Array, ArrayLibrary
 from sparseformats._dtypes import VALUE_DTYPES, accumulator, itemsize, kind
 from sparseformats.errors import DeviceMismatchError
 from sparseformats.ops.activations import activate
-from sparseformats.ops.operands import Operands
+from sparseformats.ops.operands import Operands, refuse_stand_in
 
 __all__ = ["NOTHING", "Beside", "added", "finished", "read_beside", "rounding"]
 
@@ -182,6 +182,7 @@ def _check_array(o: Operands, name: str, x: Any) -> Array:
         raise NotImplementedError(
             f"linear: gradients are not supported yet, and {name} requires grad"
         )
+    refuse_stand_in(lib, x, f"linear: {name}")
     return x
 
 

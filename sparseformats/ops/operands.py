@@ -164,7 +164,7 @@ def refuse_stand_in(lib: ArrayLibrary, x: Array, op: str) -> None:
     """
     if lib.is_stand_in(x):
         raise NotImplementedError(
-            f"{op}: transformations of {lib.name} are not supported: the dense operand is a "
+            f"{op}: transformations of {lib.name} are not supported: got an array that is a "
             "stand-in without memory or carries a tangent (vmap, jvp, forward_ad, fake tensors)"
         )
 

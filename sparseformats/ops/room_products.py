@@ -60,7 +60,7 @@ class RoomProduct:
         X = self._operand(X)
         shape = (room.shape[0], *(int(s) for s in X.shape[1:]))
         if room.device == "cpu" and dispatch.find(self._facts(X)) is None:
-            if out is not None and _arrays.is_array(out) and _arrays.of(out) is room.lib:
+            if room.lib.owns(out) and not room.lib.is_stand_in(out):
                 self._refuse_shared(X, out)
             return matmul(room.matrix(room.needed()), X, out=out)
         ready = self._prepared(X, out, shape)
