@@ -56,6 +56,12 @@ class Beside(NamedTuple):
                 made *= float(scale)
         return made
 
+    def named_arrays(self, *, residual: bool) -> dict[str, Array]:
+        """The scales that are arrays, and the residual if it is asked for."""
+        names = ("scale_a", "scale_b", "residual")[: 2 + residual]
+        given = {name: getattr(self, name) for name in names}
+        return {name: x for name, x in given.items() if x is not None and not is_number(x)}
+
     def arrays(self, lib: ArrayLibrary, rows: tuple[int, ...]) -> dict[str, Array]:
         """What a kernel that fuses is given, by name: tokens are columns of its result.
 
