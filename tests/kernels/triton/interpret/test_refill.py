@@ -217,3 +217,38 @@ def test_strides_of_operands(format: str) -> None:
             assert torch.equal(plan.product(X, out=out), D @ X)
             whole = out._base if out._base is not None else out
             assert int(whole.isnan().sum()) == 5 * X.shape[1]
+
+
+@formats
+def test_values_that_torch_negates_when_they_are_read(format: str) -> None:
+    """Such views lie like others, and their memory holds other numbers."""
+    D, X = blocky((20, 30)).nan_to_num(2.0), torch.ones(30, 3)
+    with registered():
+        plan = sf.plan_conversion(D, format, capacity=ROOM[format], **FORMATS[format])
+        for _ in range(2):
+            expected = sf.from_dense(-D, format, **FORMATS[format])
+            assert sf.same(plan(torch._neg_view(D)).matrix(), expected, level="buffers")
+            assert torch.equal(plan.product(torch._neg_view(X)), D @ X)
+            plan(D)
+            assert torch.equal(plan.product(X), D @ X)
+
+
+@formats
+def test_another_out_is_looked_at_again(format: str) -> None:
+    D, X = blocky((20, 30)), torch.ones(30, 3)
+    with registered():
+        plan = sf.plan_conversion(D, format, capacity=ROOM[format], **FORMATS[format])
+        plan.product(X, out=torch.empty(20, 3))
+        for out, text in (
+            (torch.empty(21, 3), "out must have shape"),
+            (torch.empty(20, 3).half(), "out must have dtype"),
+            (torch.empty(20, 1).expand(20, 3), "share memory"),
+        ):
+            with pytest.raises(ValueError, match=text):
+                plan.product(X, out=out)
+        for own, text in (
+            (plan.buffers()["data"], "the plan's buffers"),
+            (X, "shares memory with X"),
+        ):
+            with pytest.raises(ValueError, match=text):
+                plan.product(X, out=own.reshape(-1)[:60].view(20, 3))
