@@ -437,6 +437,24 @@ def test_states_are_shared_by_plans_alike_and_by_no_others() -> None:
         assert counts["pack"] == 2
 
 
+def test_each_size_of_blocks_has_a_state_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one matrix and one kernel: other numbers of columns may ask for other blocks."""
+    A, X = sf.from_dense(planted()[0], "csr"), numbers(256, 8)
+    quickest, plans = decision._quickest, []
+    for size in ((16, 16), (64, 32), (128, 64)):
+
+        def chosen(tried: Any, *args: Any, size: Any = size) -> Any:
+            return quickest([each for each in tried if each.size == size], *args)
+
+        monkeypatch.setattr(decision, "_quickest", chosen)
+        options: dict[str, Any] = {"assume_finite": True, "reorder": "always"}
+        plans.append((size, sf.plan(A, X, kernel="scipy-bsr", **options)))
+    for (r, c), plan in plans:
+        assert plan.explanation.query.blocksize == (r, c)
+        assert repr(plan).endswith(f"blocks of {r} x {c}>")
+        assert np.array_equal(plan(X), A @ X)
+
+
 def test_without_a_cache() -> None:
     D, _ = planted()
     ops.set_cache_limit(0)
