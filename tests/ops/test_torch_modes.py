@@ -120,3 +120,23 @@ def test_stand_ins_for_what_else_is_given_are_refused(name):
     with forward_ad.dual_level(), pytest.raises(NotImplementedError, match="tangent"):
         call(forward_ad.make_dual(x, x))
     call(x)
+
+
+@pytest.mark.parametrize("lazy", [torch._neg_view, torch.conj], ids=["negated", "conjugated"])
+def test_an_out_whose_memory_holds_other_values_is_refused(lazy):
+    """Kernels write to memory; a warm call must not let one through."""
+    C, x = D.to(torch.complex64), X.to(torch.complex64)
+    A, plan = sf.from_dense(C, "csr"), sf.plan_conversion(C, "csr", capacity=C.numel())
+    columns = torch.zeros(C.shape[0], x.shape[1], dtype=x.dtype)
+    rows = torch.zeros(x.shape[1], C.shape[0], dtype=x.dtype)
+    kept = sf.plan(A, x)
+    for call, out in (
+        (lambda out: sf.matmul(A, x, out=out), columns),
+        (lambda out: kept(x, out=out), columns),
+        (lambda out: plan.product(x, out=out), columns),
+        (lambda out: sf.linear(x.mT, A, out=out), rows),
+        (lambda out: sf.linear(x.mT, A, residual=rows, out=out), rows),
+    ):
+        call(out)
+        with pytest.raises(ValueError, match="torch conjugates or negates when it is read"):
+            call(lazy(out))
