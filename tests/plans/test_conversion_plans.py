@@ -123,6 +123,22 @@ def test_too_little_room(library: str, format: str, masked: bool) -> None:
 
 
 @libraries
+@formats
+def test_exactly_enough_room_and_one_less(library: str, format: str) -> None:
+    D, options = drawn(library, seed=4), FORMATS[format]
+    expected = sf.from_dense(D, format, **options)
+    needed = expected.width if format == "blocked_ell" else int(expected.data.shape[0])
+    plan = sf.plan_conversion(D, format, capacity=needed, **options)
+    assert (int(plan.count[0]), bool(plan.overflowed[0])) == (needed, False)
+    assert sf.same(plan.matrix(), expected, level="buffers")
+    plan = sf.plan_conversion(D, format, capacity=needed - 1, **options)
+    assert (int(plan.count[0]), bool(plan.overflowed[0])) == (needed, True)
+    for call in (plan.matrix, lambda: plan.product(array(library, np.ones(9, np.float32)))):
+        with pytest.raises(sf.CapacityError, match=f"needs {needed} .* capacity={needed} or more"):
+            call()
+
+
+@libraries
 def test_from_csr(library: str) -> None:
     A = sf.from_dense(drawn(library), mask=selection(library))
     plan = sf.plan_conversion(A, "bsr", capacity=20, blocksize=(3, 2))

@@ -140,6 +140,26 @@ def test_too_little_room(format: str, masked: bool) -> None:
         assert (plan.product(torch.ones(40, 3)) == 0).all()
 
 
+@formats
+def test_exactly_enough_room_and_one_less(format: str) -> None:
+    D, X, options = blocky((37, 45)).nan_to_num(2.0), torch.ones(45, 2), FORMATS[format]
+    expected = sf.from_dense(D, format, **options)
+    needed = expected.width if format == "blocked_ell" else int(expected.data.shape[0])
+    with registered():
+        plan = sf.plan_conversion(D, format, capacity=needed, **options)
+        assert int(plan.count) == needed
+        assert not plan.overflowed
+        assert sf.same(plan.matrix(), expected, level="buffers")
+        assert torch.equal(plan.product(X), D @ X)
+        plan = sf.plan_conversion(D, format, capacity=needed - 1, **options)
+        assert int(plan.count) == needed
+        assert plan.overflowed
+        assert plan.product(X).isnan().all()
+        assert sf.same(
+            plan(D * 0).matrix(), sf.from_dense(D * 0, format, **options), level="buffers"
+        )
+
+
 def test_more_rows_and_columns_than_one_program_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refill, "LINES", 8)
     monkeypatch.setattr(refill, "TILE", (4, 16))
