@@ -160,6 +160,28 @@ def test_exactly_enough_room_and_one_less(format: str) -> None:
         )
 
 
+@formats
+@pytest.mark.parametrize("origin", ["dense", "csr"])
+def test_what_fits_is_a_part_of_the_whole(format: str, origin: str) -> None:
+    if origin == "csr" and format != "bsr":
+        return
+    D, options = blocky((37, 45)), FORMATS[format]
+    source = D if origin == "dense" else sf.from_dense(D)
+    whole = sf.from_dense(D, format, **options)
+    needed = whole.width if format == "blocked_ell" else int(whole.data.shape[0])
+    with registered():
+        for kept in (1, needed // 2, needed - 1):
+            buffers = sf.plan_conversion(source, format, capacity=kept, **options).buffers()
+            if format == "blocked_ell":
+                assert torch.equal(buffers["indices"], whole.col_indices[:, :kept])
+                found, expected = buffers["data"], whole.data[:, :kept]
+            else:
+                assert torch.equal(buffers["indices"], whole.indices[:kept])
+                assert torch.equal(buffers["indptr"], whole.indptr.clamp(max=kept))
+                found, expected = buffers["data"], whole.data[:kept]
+            assert torch.equal(found.nan_to_num(9.0), expected.nan_to_num(9.0))
+
+
 def test_more_rows_and_columns_than_one_program_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refill, "LINES", 8)
     monkeypatch.setattr(refill, "TILE", (4, 16))
@@ -189,9 +211,10 @@ def test_stored_zeros_of_csr(index: Any) -> None:
         for B in (A, full):
             for block in ((2, 2), (3, 4), (1, 1)):
                 plan = sf.plan_conversion(B, "bsr", capacity=16, blocksize=block)
-                plan(B.with_data(B.data + 1))
-                expected = B.to("bsr", blocksize=block)
-                assert sf.same(plan(B).matrix(), expected, level="buffers")
+                other = B.with_data(B.data + 9)  # no zeros, so that no mark may be left
+                for source in (other, B, other):
+                    expected = source.to("bsr", blocksize=block)
+                    assert sf.same(plan(source).matrix(), expected, level="buffers")
 
 
 def test_wide_indices() -> None:
