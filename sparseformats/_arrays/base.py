@@ -194,6 +194,10 @@ class ArrayLibrary:
         """The quickest function that does as `address`."""
         return self.address
 
+    def is_lazy(self, x: Array) -> bool:
+        """Whether the memory of `x` holds other values than those that one reads from it."""
+        return False
+
     def is_writeable(self, x: Array) -> bool:
         return bool(x.flags.writeable)
 

@@ -166,6 +166,9 @@ class TorchLibrary(ArrayLibrary):
     def is_native(self, x: Array) -> bool:
         return type(x) is self._np.Tensor and not (x.requires_grad or x.is_conj() or x.is_neg())
 
+    def is_lazy(self, x: Array) -> bool:
+        return bool(x.is_conj() or x.is_neg())
+
     def parts(self, x: Array) -> list[Array]:
         if x.layout is self._np.strided:
             return [x]

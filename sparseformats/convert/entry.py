@@ -200,8 +200,10 @@ def dense_of(D: Any, what: str) -> tuple[ArrayLibrary, Array]:
 def mask_of(lib: ArrayLibrary, mask: Any, D: Array, what: str) -> Array:
     """Read the mask of a dense array."""
     mask = lib.asarray(mask, device=lib.device(D)) if isinstance(mask, list | tuple) else mask
-    if not lib.owns(mask) or lib.dtype_name(mask) != "bool":
-        found = lib.dtype_name(mask) if lib.owns(mask) else type(mask).__name__
+    sparse = _importer(mask) is not None
+    if sparse or not lib.owns(mask) or lib.dtype_name(mask) != "bool":
+        found = f"a sparse {type(mask).__name__}" if sparse else type(mask).__name__
+        found = lib.dtype_name(mask) if lib.owns(mask) and not sparse else found
         raise TypeError(f"{what}: mask must be a bool array of {lib.name}, got {found}")
     if tuple(mask.shape) != tuple(D.shape):
         raise ValueError(

@@ -15,7 +15,7 @@ from sparseformats._arrays import Array, ArrayLibrary
 from sparseformats._dtypes import VALUE_DTYPES, accumulator, itemsize, kind
 from sparseformats.errors import DeviceMismatchError
 from sparseformats.ops.activations import activate
-from sparseformats.ops.operands import Operands
+from sparseformats.ops.operands import Operands, refuse_stand_in
 
 __all__ = ["NOTHING", "Beside", "added", "finished", "read_beside", "rounding"]
 
@@ -66,6 +66,12 @@ class Beside(NamedTuple):
                 found.add("one" if one else name)
         return "+".join(name for name in ("one", "rows", "columns") if name in found) or None
 
+    def named_arrays(self, *, residual: bool) -> dict[str, Array]:
+        """The scales that are arrays, and the residual if it is asked for."""
+        names = ("scale_a", "scale_b", "residual")[: 2 + residual]
+        given = {name: getattr(self, name) for name in names}
+        return {name: x for name, x in given.items() if x is not None and not is_number(x)}
+
     def arrays(self, lib: ArrayLibrary, rows: tuple[int, ...]) -> dict[str, Array]:
         """What a kernel that fuses is given, by name: tokens are columns of its result.
 
@@ -100,8 +106,8 @@ NOTHING = Beside()
 
 
 def is_number(x: Any) -> bool:
-    """Whether a scale is a number and not an array."""
-    return isinstance(x, (int, float, np.number)) and not isinstance(x, bool)
+    """Whether a scale is a real number and not an array."""
+    return isinstance(x, (int, float, np.number)) and not isinstance(x, (bool, np.complexfloating))
 
 
 def read_beside(o: Operands, tokens: tuple[int, ...], given: Beside) -> tuple[str, bool]:
@@ -160,7 +166,7 @@ def _asked(o: Operands, given: Beside) -> str:
         )
     if given.out_dtype is None:
         return own
-    name = given.out_dtype if isinstance(given.out_dtype, str) else _name(lib, given.out_dtype)
+    name = given.out_dtype if isinstance(given.out_dtype, str) else _name(given.out_dtype)
     allowed = [own, *(x for x in _OUT if narrow and x in VALUE_DTYPES[lib.name])]
     if name not in allowed:
         raise TypeError(
@@ -170,11 +176,15 @@ def _asked(o: Operands, given: Beside) -> str:
     return name
 
 
-def _name(lib: ArrayLibrary, dtype: Any) -> str | None:
+def _name(dtype: Any) -> str | None:
+    """Name of a dtype in any library's spelling: torch.float16, np.float16, np.dtype("float16")."""
+    text = str(dtype).rpartition(".")[2]
+    if text in _OUT:
+        return text
     try:
-        return lib.dtype_name(dtype)
+        return str(np.dtype(dtype).name)
     except (TypeError, ValueError):
-        return None
+        return text
 
 
 def _check_array(o: Operands, name: str, x: Any) -> Array:
@@ -188,15 +198,16 @@ def _check_array(o: Operands, name: str, x: Any) -> Array:
         raise NotImplementedError(
             f"linear: gradients are not supported yet, and {name} requires grad"
         )
+    refuse_stand_in(lib, x, f"linear: {name}")
     return x
 
 
 def _check_scale(o: Operands, name: str, scale: Any, tokens: tuple[int, ...] | None) -> None:
     """Refuse what is neither one scale nor one a token (of X) or a row (of the weight)."""
     if is_number(scale):
-        if isinstance(scale, np.complexfloating):
-            raise TypeError(f"{name} must be a real number, got {scale!r}")
         return
+    if isinstance(scale, np.complexfloating):
+        raise TypeError(f"{name} must be a real number, got {scale!r}")
     x = _check_array(o, name, scale)
     if o.lib.dtype_name(x) != "float32":
         raise TypeError(f"{name} must be of float32, is of {o.lib.dtype_name(x)}; convert it")

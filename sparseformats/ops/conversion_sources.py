@@ -57,7 +57,7 @@ def kind_of(source: Any, mask: Any) -> tuple[Kind, dict[str, Array]]:
     if isinstance(source, SparseMatrix):
         return _of_csr(source, mask)
     lib, D = dense_of(source, WHAT)
-    refuse_stand_in(lib, D, WHAT)
+    refuse_stand_in(lib, source if lib.owns(source) else D, WHAT)  # D has lost a tangent
     m, n = (int(s) for s in D.shape)
     kind = Kind(lib, "dense", (m, n), lib.dtype_name(D), lib.device(D), None, mask is not None)
     arrays = {"dense": D}

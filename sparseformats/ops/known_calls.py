@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from sparseformats import _arrays
-from sparseformats._beside import Beside
+from sparseformats._by_matrix import ByMatrix
 from sparseformats.dispatch import REGISTRY, Query, Selection, forcing
 from sparseformats.formats import SparseMatrix
 
@@ -33,7 +33,7 @@ class Decided(NamedTuple):
     dtype: str
 
 
-_KNOWN: Beside[Decided] = Beside(MOST)
+_KNOWN: ByMatrix[Decided] = ByMatrix(MOST)
 
 
 def key_of(A: Any, operands: tuple[Any, ...], *options: Any) -> Key | None:

@@ -66,8 +66,8 @@ def linear(
         Of the result, where X and W are int8 or float8: float16, bfloat16 or float32 instead of
         int32 or that float8. Needed to scale int8.
     out : array, optional
-        Takes the result: exactly its shape and dtype, any strides; may overlap `X`, `bias` and
-        `residual`.
+        Takes the result: exactly its shape and dtype, any strides; may overlap `X`, `bias`,
+        `residual` and scales.
     kernel, precision, assume_finite
         As in `matmul`.
 

@@ -13,7 +13,7 @@ from sparseformats.errors import DeviceMismatchError
 from sparseformats.formats import SparseMatrix
 from sparseformats.ops.activations import check_activation
 from sparseformats.ops.beside import NOTHING, Beside, read_beside, rounding
-from sparseformats.ops.operands import Operands, as_sparse, read
+from sparseformats.ops.operands import Operands, as_sparse, read, refuse_stand_in
 from sparseformats.ops.scalars import result_dtype
 
 __all__ = ["LayerCall", "flattened", "product_dtype", "read_layer", "widened"]
@@ -128,6 +128,7 @@ def _bias(o: Operands, bias: Any, m: int) -> Array:
         raise DeviceMismatchError(f"bias is on {there!r}, the operands are on {here!r}")
     if lib.requires_grad(bias):
         raise NotImplementedError("linear: gradients are not supported yet, and bias requires grad")
+    refuse_stand_in(lib, bias, "linear: bias")
     return lib.native(bias)
 
 

@@ -37,7 +37,7 @@ class LayerLight:
 
     __slots__ = (
         *("activation", "bias_dtype", "bias_ready", "device", "direct", "dtype", "fused"),
-        *("follows", "guard_bias", "guard_residual", "guard_x", "kernel", "lib", "make", "native"),
+        *("follows", "guard_bias", "guard_x", "guards", "kernel", "lib", "make", "native"),
         *("packed", "product", "query", "residual", "rows", "run", "scaled", "shape", "stamp"),
         *("target", "wide"),
     )
@@ -70,9 +70,11 @@ class LayerLight:
         self.guard_bias = None
         if out is not None and bias is not None:
             self.guard_bias = guard(lib, bias, out, ())
-        self.guard_residual = None
-        if self.residual and self.direct:  # else `out` is written last
-            self.guard_residual = guard(lib, lib.native(call.beside.residual), out, ())
+        # Of what a kernel reads while it writes to `out`; else that is written last.
+        self.guards: tuple[tuple[str, Callable[[Array, Array], Array]], ...] = ()
+        if out is not None and way.fused and self.direct:
+            read = call.beside.named_arrays(residual=self.residual)
+            self.guards = tuple((n, guard(lib, lib.native(x), out, ())) for n, x in read.items())
         self.packed: Packed
         self.run: Callable[..., Any]
         self.stamp = 0
@@ -164,8 +166,9 @@ def run(
         x = light.guard_x(x, out)
         if light.guard_bias is not None:
             bias = light.guard_bias(bias, out)
-    if light.guard_residual is not None:
-        beside = beside._replace(residual=light.guard_residual(beside.residual, out))
+    if light.guards:
+        apart = {name: separate(getattr(beside, name), out) for name, separate in light.guards}
+        beside = beside._replace(**apart)
     if light.rows is not None:
         x = lib.reshape(x, light.rows)
     if light.wide is not None:

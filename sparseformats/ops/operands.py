@@ -164,7 +164,7 @@ def refuse_stand_in(lib: ArrayLibrary, x: Array, op: str) -> None:
     """
     if lib.is_stand_in(x):
         raise NotImplementedError(
-            f"{op}: transformations of {lib.name} are not supported: the dense operand is a "
+            f"{op}: transformations of {lib.name} are not supported: got an array that is a "
             "stand-in without memory or carries a tangent (vmap, jvp, forward_ad, fake tensors)"
         )
 
@@ -233,7 +233,7 @@ def check_target(
     TypeError
         Not an array of the operands' library.
     ValueError
-        Wrong shape or dtype, read-only, or broadcast.
+        Wrong shape or dtype, read-only, conjugated or negated when it is read, or broadcast.
     DeviceMismatchError
         It lies on another device.
     """
@@ -248,6 +248,11 @@ def check_target(
         raise ValueError(f"out must have dtype {dtype}, got {out.dtype}")
     if not lib.is_writeable(out):
         raise ValueError("out is read-only")
+    if lib.is_lazy(out):
+        raise ValueError(
+            f"out is a view that {lib.name} conjugates or negates when it is read, and a kernel "
+            "writes to its memory; pass what it is a view of"
+        )
     if lib.requires_grad(out):
         raise NotImplementedError("matmul: gradients are not supported yet, and out requires grad")
     steps = zip(lib.strides(out), shape, strict=True)

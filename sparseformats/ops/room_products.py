@@ -60,14 +60,14 @@ class RoomProduct:
         X = self._operand(X)
         shape = (room.shape[0], *(int(s) for s in X.shape[1:]))
         if room.device == "cpu" and dispatch.find(self._facts(X)) is None:
+            if room.lib.owns(out) and not room.lib.is_stand_in(out):
+                self._refuse_shared(X, out)
             return matmul(room.matrix(room.needed()), X, out=out)
         ready = self._prepared(X, out, shape)
         if out is None:
             out = room.lib.empty(shape, room.dtype, room.device)
         else:
-            self.refuse_own(out, "product: out")
-            if room.lib.overlaps(out, X):
-                raise ValueError("product: out shares memory with X; pass a copy of X")
+            self._refuse_shared(X, out)
         start = perf_counter()
         if 0 not in shape:
             columns = (X[:, None], out[:, None]) if len(shape) == 1 else (X, out)
@@ -86,6 +86,11 @@ class RoomProduct:
         low, high = self._room.lib.extent(x)
         if any(low < end and start < high for start, end in self._spans):
             raise ValueError(f"{what} shares memory with the plan's buffers; pass a copy")
+
+    def _refuse_shared(self, X: Array, out: Array) -> None:
+        self.refuse_own(out, "product: out")
+        if self._room.lib.overlaps(out, X):
+            raise ValueError("product: out shares memory with X; pass a copy of X")
 
     def _operand(self, X: Any) -> Array:
         room, lib = self._room, self._room.lib

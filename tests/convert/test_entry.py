@@ -110,6 +110,22 @@ def test_mask_on_another_device() -> None:
         sf.from_dense(torch.eye(2), mask=torch.ones(2, 2, dtype=torch.bool, device="meta"))
 
 
+def test_a_mask_is_dense():
+    D = torch.eye(3)
+    for convert in (
+        sf.from_dense,
+        lambda D, mask: sf.plan_conversion(D, "csr", capacity=9, mask=mask),
+    ):
+        for mask, text in (
+            ((D > 0).to_sparse(), "got a sparse Tensor"),
+            ((D > 0).to_sparse_csr(), "got a sparse Tensor"),
+            (D, "got float32"),
+            (D.numpy() > 0, "got ndarray"),
+        ):
+            with pytest.raises(TypeError, match=f"mask must be a bool array of torch, {text}"):
+                convert(D, mask=mask)
+
+
 def test_gradients_are_refused_by_name() -> None:
     D = torch.eye(2, requires_grad=True)
     with pytest.raises(NotImplementedError, match="from_dense"):

@@ -295,6 +295,55 @@ def test_a_kernel_that_names_scales_is_given_them_as_vectors() -> None:
     assert told.query == seen["query"]
 
 
+class Spoiling:
+    """A kernel that fuses all, and spoils `out` before it reads anything: its order is its own."""
+
+    @staticmethod
+    def pack(A: Any, query: Any) -> Any:
+        return A.to_dense()
+
+    @staticmethod
+    def bind_epilogue(state: Any, query: Any) -> Any:
+        def run(x: Any, out: Any, alpha: Any, beta: Any, bias: Any, **beside: Any) -> Any:
+            out[...] = float("nan")
+            y = alpha * (state.astype("float32") @ x.astype("float32"))
+            y = y * beside["row_scale"][:, None] * beside["column_scale"] + bias[:, None]
+            out[...] = y + beside["residual"]
+            return out
+
+        return run
+
+
+Partial.spoiling = Spoiling  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", ["x", "bias", "residual", "scale_a", "scale_b"])
+def test_out_may_overlap_whatever_a_kernel_that_fuses_reads(name: str) -> None:
+    record = KernelRecord(
+        "spoiling",
+        "matmul",
+        dispatch.ANY,
+        f"{__name__}:Partial.spoiling",
+        cost=lambda query: 0.0,
+        checks=(checks.epilogue_of("scale", "bias", "activation", "residual"),),
+    )
+    W, memory = weight("numpy", "int8", "bsr"), np.zeros(400, np.float32)
+    sizes = {"bias": (M,), "residual": (5, M), "scale_a": (5,), "scale_b": (M,)}
+    with dispatch.temporary(record), sf.tracing() as trace:
+        for first in (200, 0):  # the second call finds the plan of the first
+            given = {n: draw("numpy", *size, seed=len(n)) for n, size in sizes.items()}
+            X, out = draw("numpy", 5, K, dtype="int8", seed=9), memory[3 : 3 + 5 * M].reshape(5, M)
+            expected = sf.linear(X, W, kernel="spoiling", out_dtype="float32", **given)
+            old = X if name == "x" else given[name]
+            place = memory[first : first + old.nbytes // 4]
+            place = (place.view(np.int8) if name == "x" else place).reshape(old.shape)
+            place[...] = old
+            X, given = (place, given) if name == "x" else (X, {**given, name: place})
+            assert sf.linear(X, W, out_dtype="float32", out=out, **given) is out
+            assert np.array_equal(out, expected)
+    assert {run.kernel for run in trace if run.op == "matmul"} == {"spoiling"}
+
+
 REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"scale_a": 1.0}, ValueError, "scaled product of int8 is no int32; give out_dtype=float16"),
     ({"out_dtype": "float64"}, TypeError, "must be int32 or float16 or bfloat16 or float32, got"),
@@ -335,6 +384,34 @@ def test_refusals(number: int) -> None:
             sf.linear(X, W, **options)
     with pytest.raises(kind, match=text):
         sf.explain("linear", X, W, **options)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("wrong", [np.complex64(2 + 1j), np.complex128(2), 2 + 1j, True, "2"])
+def test_a_repeated_call_refuses_the_same_scales(library: str, wrong: Any) -> None:
+    """Plans do not depend on the numbers, but a number of another kind has none."""
+    W, X = weight(library, "int8"), draw(library, 5, K, dtype="int8")
+    for name in ("scale_a", "scale_b"):
+        sf.linear(X, W, **{name: 0.5}, out_dtype="float32")
+        with pytest.raises(TypeError, match=f"{name} must be a (real )?number"):
+            sf.linear(X, W, **{name: wrong}, out_dtype="float32")
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("gives", ["float16", "bfloat16", "float32"])
+def test_every_spelling_of_a_dtype(library: str, gives: str) -> None:
+    import ml_dtypes
+
+    W, X = weight(library, "int8"), draw(library, 5, K, dtype="int8")
+    of_numpy = ml_dtypes.bfloat16 if gives == "bfloat16" else getattr(np, gives)
+    for spelling in (gives, of_numpy, np.dtype(of_numpy), getattr(torch, gives)):
+        y = sf.linear(X, W, scale_a=0.5, out_dtype=spelling)
+        assert W.lib.dtype_name(y) == gives
+    for wrong in (float, np.float64, torch.float64, np.int8, object()):
+        with pytest.raises(TypeError, match="must be int32 or float16 or bfloat16 or float32"):
+            sf.linear(X, W, scale_a=0.5, out_dtype=wrong)
+    y = sf.linear(X, W, out_dtype=np.int32)
+    assert W.lib.dtype_name(y) == "int32"
 
 
 def test_scales_are_for_narrow_operands() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -211,6 +212,30 @@ def test_signatures_estimate_similarity() -> None:
     many = rng.permutation(4000)
     moved = similarity._signatures(pattern_of(D[:, many]))
     assert abs((moved[0] == moved[1]).mean() - 1 / 3) < 0.2
+
+
+@pytest.mark.parametrize("width", [1, 16])
+def test_columns_that_nothing_is_stored_in_take_no_memory(width: int) -> None:
+    """Few elements in a huge shape; orders depend on the columns alone, not on the extent."""
+    _, D = planted(512, 8, 16, 0.7)
+    D[::37] = np.random.default_rng(1).random((len(D[::37]), 512)) < 0.02  # strays
+    near = pattern_of(D)
+    far = near._replace(extent=2**31 - 1)
+    tracemalloc.start()
+    for pattern in (near, far):
+        found = similarity.coarse(pattern, width)
+        tree = similarity.tree(found)
+        trees = [tree, *strays.gathered(found, tree)]
+        assert len(trees) > 1
+        orders = [order for each in trees for order in similarity.orders(each, 16)]
+        counts = [similarity.blocks_of(found, order, 16, width) for order in orders]
+        if pattern is near:
+            tracemalloc.reset_peak()
+            expected = counts
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert counts == expected
+    assert peak < 2**27
 
 
 def test_a_long_row_is_hashed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,3 +85,58 @@ def test_stand_ins_are_refused(target):
         with pytest.raises(NotImplementedError, match="sddmm"):
             sf.sddmm(A, x, X.mT)
         torch.testing.assert_close(A @ X, D @ X)
+
+
+def _layer_calls():
+    """Everything that a layer or a conversion plan is given beside a sparse matrix."""
+    W8 = sf.from_dense(torch.eye(5).to(torch.int8), "csr")
+    X8, W = torch.ones(4, 5).to(torch.int8), sf.from_dense(torch.eye(5), "csr")
+    plan, wide = sf.plan_conversion(torch.eye(5), "csr", capacity=25), {"out_dtype": "float32"}
+    return {
+        "bias": (lambda x: sf.linear(torch.ones(4, 5), W, x), torch.ones(5)),
+        "residual": (lambda x: sf.linear(torch.ones(4, 5), W, residual=x), torch.ones(4, 5)),
+        "scale_a": (lambda x: sf.linear(X8, W8, scale_a=x, **wide), torch.ones(4)),
+        "scale_b": (lambda x: sf.linear(X8, W8, scale_b=x, **wide), torch.ones(5)),
+        "plan_conversion": (lambda x: plan(x).product(torch.ones(5)), torch.ones(5, 5)),
+        "product": (plan.product, torch.ones(5)),
+    }
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own code
+@pytest.mark.parametrize("name", _layer_calls())
+def test_stand_ins_for_what_else_is_given_are_refused(name):
+    call, x = _layer_calls()[name]
+    call(x)  # a warm call must not let one through
+    with FakeTensorMode():
+        fake = torch.empty(x.shape)
+    for transformed in (
+        lambda: torch.vmap(call)(torch.stack([x, x])),
+        lambda: torch.func.jvp(call, (x,), (x,)),
+        lambda: torch.func.grad(lambda x: call(x).sum())(x),
+        lambda: call(fake),
+    ):
+        with pytest.raises(NotImplementedError, match=f"transformations|{name}"):
+            transformed()
+    with forward_ad.dual_level(), pytest.raises(NotImplementedError, match="tangent"):
+        call(forward_ad.make_dual(x, x))
+    call(x)
+
+
+@pytest.mark.parametrize("lazy", [torch._neg_view, torch.conj], ids=["negated", "conjugated"])
+def test_an_out_whose_memory_holds_other_values_is_refused(lazy):
+    """Kernels write to memory; a warm call must not let one through."""
+    C, x = D.to(torch.complex64), X.to(torch.complex64)
+    A, plan = sf.from_dense(C, "csr"), sf.plan_conversion(C, "csr", capacity=C.numel())
+    columns = torch.zeros(C.shape[0], x.shape[1], dtype=x.dtype)
+    rows = torch.zeros(x.shape[1], C.shape[0], dtype=x.dtype)
+    kept = sf.plan(A, x)
+    for call, out in (
+        (lambda out: sf.matmul(A, x, out=out), columns),
+        (lambda out: kept(x, out=out), columns),
+        (lambda out: plan.product(x, out=out), columns),
+        (lambda out: sf.linear(x.mT, A, out=out), rows),
+        (lambda out: sf.linear(x.mT, A, residual=rows, out=out), rows),
+    ):
+        call(out)
+        with pytest.raises(ValueError, match="torch conjugates or negates when it is read"):
+            call(lazy(out))

@@ -123,6 +123,22 @@ def test_too_little_room(library: str, format: str, masked: bool) -> None:
 
 
 @libraries
+@formats
+def test_exactly_enough_room_and_one_less(library: str, format: str) -> None:
+    D, options = drawn(library, seed=4), FORMATS[format]
+    expected = sf.from_dense(D, format, **options)
+    needed = expected.width if format == "blocked_ell" else int(expected.data.shape[0])
+    plan = sf.plan_conversion(D, format, capacity=needed, **options)
+    assert (int(plan.count[0]), bool(plan.overflowed[0])) == (needed, False)
+    assert sf.same(plan.matrix(), expected, level="buffers")
+    plan = sf.plan_conversion(D, format, capacity=needed - 1, **options)
+    assert (int(plan.count[0]), bool(plan.overflowed[0])) == (needed, True)
+    for call in (plan.matrix, lambda: plan.product(array(library, np.ones(9, np.float32)))):
+        with pytest.raises(sf.CapacityError, match=f"needs {needed} .* capacity={needed} or more"):
+            call()
+
+
+@libraries
 def test_from_csr(library: str) -> None:
     A = sf.from_dense(drawn(library), mask=selection(library))
     plan = sf.plan_conversion(A, "bsr", capacity=20, blocksize=(3, 2))
@@ -261,6 +277,22 @@ def test_sources_with_gradients_and_in_the_plans_own_memory() -> None:
     with torch.no_grad():
         plan(torch.ones(7, 9, requires_grad=True))
     assert plan.matrix().nnz == 63
+
+
+@libraries
+@formats
+def test_a_product_writes_neither_to_the_plan_nor_to_its_operand(library: str, format: str) -> None:
+    D = np.full((8, 8), 2, np.float32)
+    plan = sf.plan_conversion(array(library, D), format, capacity=64, **FORMATS[format])
+    before, own = plan.matrix(), plan.buffers()["data"].reshape(-1)[:8]
+    X = array(library, np.ones(8, np.float32))
+    for out, text in ((own, "out shares memory with the plan's"), (X, "out shares memory with X")):
+        if library == "numpy" and out is own:
+            out = np.lib.stride_tricks.as_strided(own, writeable=True)  # a caller who insists
+        with pytest.raises(ValueError, match=text):
+            plan.product(X, out=out)
+    assert sf.same(plan.matrix(), before, level="buffers")
+    assert (X == 1).all()
 
 
 def test_other_devices_and_graphs_being_recorded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -437,6 +437,35 @@ def test_states_are_shared_by_plans_alike_and_by_no_others() -> None:
         assert counts["pack"] == 2
 
 
+@pytest.mark.parametrize("format", ["bsr", "blocked_ell"])
+def test_a_matrix_and_its_transpose_have_orders_of_their_own(format: str) -> None:
+    D = planted(256, 96)[0]
+    A = sf.from_dense(D, format, blocksize=2)
+    for _ in range(2):
+        assert np.array_equal(always(A, X := numbers(96, 8)), D @ X)
+        assert np.array_equal(always(A.T, X := numbers(256, 8)), D.T @ X)
+        assert np.array_equal(always(X := numbers(8, 256), A), X @ D)
+        assert np.array_equal(always(X := numbers(8, 96), A.T), X @ D.T)
+
+
+def test_each_size_of_blocks_has_a_state_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one matrix and one kernel: other numbers of columns may ask for other blocks."""
+    A, X = sf.from_dense(planted()[0], "csr"), numbers(256, 8)
+    quickest, plans = decision._quickest, []
+    for size in ((16, 16), (64, 32), (128, 64)):
+
+        def chosen(tried: Any, *args: Any, size: Any = size) -> Any:
+            return quickest([each for each in tried if each.size == size], *args)
+
+        monkeypatch.setattr(decision, "_quickest", chosen)
+        options: dict[str, Any] = {"assume_finite": True, "reorder": "always"}
+        plans.append((size, sf.plan(A, X, kernel="scipy-bsr", **options)))
+    for (r, c), plan in plans:
+        assert plan.explanation.query.blocksize == (r, c)
+        assert repr(plan).endswith(f"blocks of {r} x {c}>")
+        assert np.array_equal(plan(X), A @ X)
+
+
 def test_without_a_cache() -> None:
     D, _ = planted()
     ops.set_cache_limit(0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from sparseformats._arrays import Array, ArrayLibrary
-from sparseformats._beside import Beside
+from sparseformats._by_matrix import ByMatrix
 from sparseformats._dtypes import itemsize
 from sparseformats.dispatch.query import Query
 from sparseformats.formats import BSR, COO, CSC, CSR, BlockedELL, SparseMatrix
@@ -42,7 +42,7 @@ class _Prepared(NamedTuple):
     clears: bool  # slots in which nothing is stored
 
 
-_PREPARED: Beside[_Prepared] = Beside(8)
+_PREPARED: ByMatrix[_Prepared] = ByMatrix(8)
 
 
 def blocks(A: SparseMatrix, X: Array, Y: Array, alpha: Any, query: Query) -> Sampled | Array:

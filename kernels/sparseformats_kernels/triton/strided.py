@@ -20,6 +20,7 @@ from sparseformats_kernels.triton.configs import Config
 from sparseformats_kernels.triton.launch import Launch, Specimen, compiled
 from sparseformats_kernels.triton.sending import Sender, refuse_in_capture
 from sparseformats_kernels.triton.strided_variants import (
+    ALIGNED,
     OPERANDS,
     Kernel,
     Lie,
@@ -83,7 +84,7 @@ class Call:
         self, kernel: Kernel, state: Packed, query: Query, *, pieces: bool = False
     ) -> None:
         self.kernel, self.state, self.query, self.pieces = kernel, state, query, pieces
-        self.lib = state.lib
+        self.lib, self.pointer = state.lib, state.lib.pointer()
         self.dtype = query.out_dtype or query.a_dtype or ""
         self.config = state.config(query)
         # Every call brings arrays of the same shapes and strides.
@@ -124,10 +125,11 @@ class Call:
         **beside: Array | None,
     ) -> Array:
         """``alpha * (A @ x) + beta * out``, and what the query's epilogue says."""
-        given, steps = Given(bias, **beside), self.lib.strides(x)
+        # A copy of an operand, made since `out` overlaps it, may lie otherwise.
+        given, steps = Given(bias, **beside), self._lie(x)
         if given.residual is not None:
-            steps += self.lib.strides(given.residual)
-        alike = self.alike and steps == self.steps  # a copy of an operand may lie otherwise
+            steps += self._lie(given.residual)
+        alike = self.alike and steps == self.steps
         key = () if alike else self._key(x, out, given.residual)
         ready = self.ready.get(key)
         if ready is not None:
@@ -148,6 +150,10 @@ class Call:
     def shape_for(self, x: Array) -> tuple[int, ...]:
         """Shape of the result."""
         return (*(int(size) for size in x.shape[:-2]), self.state.shape[0], int(x.shape[-1]))
+
+    def _lie(self, x: Array) -> tuple[int, ...]:
+        """What the machine code relies on about an operand of a known shape."""
+        return (*self.lib.strides(x), self.pointer(x) % ALIGNED == 0)
 
     def _key(self, *arrays: Array | None) -> tuple[Any, ...]:
         """What tells the pieces of a batch, and operands that lie otherwise, apart."""

@@ -12,12 +12,12 @@ from sparseformats_kernels.triton.calls import activation_of, has, has_bias
 from sparseformats_kernels.triton.configs import Config
 from sparseformats_kernels.triton.launch import Specimen
 
-__all__ = ["OPERANDS", "Kernel", "Lie", "Strides", "constants_of", "like_of", "sizes_of"]
+__all__ = ["ALIGNED", "OPERANDS", "Kernel", "Lie", "Strides", "constants_of", "like_of", "sizes_of"]
 __all__ += ["specimen_of", "strides_of"]
 
 _TYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64"}
 _TYPES |= {"int8": "i8", "int32": "i32", "float8_e4m3fn": "fp8e4nv"}
-_BYTES = 16  # that an aligned address is a multiple of
+ALIGNED = 16  # bytes that an aligned address is a multiple of
 _MULTIPLE = 16  # of steps and sizes: a vector of elements then lies inside or outside as a whole
 _LONGEST = 16  # columns side by side beyond which nothing is gained by knowing of them
 
@@ -175,7 +175,7 @@ def strides_of(lib: ArrayLibrary, x: Array) -> Strides:
         column = 1 if row != 1 else max(column, int(x.shape[-2]))
     piece = steps[0] if len(steps) > 2 else 0
     long = [piece, *(step for step in (row, column) if step != 1)]
-    aligned = all(step % _MULTIPLE == 0 for step in long) and lib.address(x) % _BYTES == 0
+    aligned = all(step % _MULTIPLE == 0 for step in long) and lib.address(x) % ALIGNED == 0
     return Strides(row, column, aligned, piece)
 
 

@@ -162,10 +162,10 @@ def _placed(found: Tree, at: Host) -> Order:
     return Order(places, int(places.max()) + 1)
 
 
-def _mixed(count: int) -> Host:
-    """Hashes of 0, 1, ...: (count, HASHES) uint32, by the finaliser of MurmurHash3."""
+def _mixed(columns: Host) -> Host:
+    """Hashes of block columns: (columns, HASHES) uint32, by the finaliser of MurmurHash3."""
     seeds = np.arange(1, HASHES + 1, dtype=np.uint32) * np.uint32(0x9E3779B1)
-    x = np.arange(1, count + 1, dtype=np.uint32)[:, None] * np.uint32(0x85EBCA6B) ^ seeds
+    x = (columns + 1).astype(np.uint32)[:, None] * np.uint32(0x85EBCA6B) ^ seeds
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
         x ^= x >> np.uint32(shift)
         x *= np.uint32(factor)
@@ -175,14 +175,15 @@ def _mixed(count: int) -> Host:
 
 def _signatures(pattern: Pattern) -> Host:
     """The least hashes of each row: (rows, HASHES); every row has an entry."""
-    hashes = _mixed(-(-pattern.extent // pattern.width))
-    ptr = pattern.ptr
+    # Of the columns that are met: of huge shapes with few elements these are a small part.
+    met, at = np.unique(pattern.columns, return_inverse=True)
+    hashes, ptr = _mixed(met), pattern.ptr
     found = np.empty((pattern.rows, HASHES), np.uint32)
     first = 0
     while first < pattern.rows:
         last = int(np.searchsorted(ptr, ptr[first] + CHUNK, side="right")) - 1
         last = min(max(last, first + 1), pattern.rows)
-        here = hashes[pattern.columns[ptr[first] : ptr[last]]]
+        here = hashes[at[ptr[first] : ptr[last]]]
         np.minimum.reduceat(here, ptr[first:last] - ptr[first], axis=0, out=found[first:last])
         first = last
     return found

@@ -23,9 +23,9 @@ PAIRS = 1 << 26  # of a stray's columns and clusters, at most
 
 
 class _Profiles(NamedTuple):
-    """Columns that are typical of clusters: those of column c are ``owner[ptr[c]:ptr[c + 1]]``."""
+    """Columns that are typical of clusters: of ``columns[i]``, ascending, it is ``owner[i]``."""
 
-    ptr: Host
+    columns: Host
     owner: Host
     sizes: Host  # typical columns of each cluster
 
@@ -71,21 +71,20 @@ def _profiles(pattern: Pattern, rows: Host, label: Host, clusters: int) -> _Prof
     mine = owner >= 0
     keys, stored = np.unique(pattern.columns[mine] * clusters + owner[mine], return_counts=True)
     keys = keys[stored >= SHARE * np.bincount(label[label >= 0])[keys % clusters]]
-    wide = -(-pattern.extent // pattern.width)
-    ptr = np.searchsorted(keys, np.arange(wide + 1) * clusters)
     owner = keys % clusters
-    return _Profiles(ptr, owner, np.bincount(owner, minlength=clusters))
+    return _Profiles(keys // clusters, owner, np.bincount(owner, minlength=clusters))
 
 
 def _homes(pattern: Pattern, rows: Host, profiles: _Profiles) -> Host | None:
     """The cluster that each row is most like, -1 where none has a column of it; None: too many."""
     counts = pattern.ptr[rows + 1] - pattern.ptr[rows]
     columns = pattern.columns[_ranges(pattern.ptr[rows], counts)]
-    each = profiles.ptr[columns + 1] - profiles.ptr[columns]
+    start = np.searchsorted(profiles.columns, columns)
+    each = np.searchsorted(profiles.columns, columns, side="right") - start
     if each.sum() > PAIRS:
         return None
     clusters = profiles.sizes.size
-    met = profiles.owner[_ranges(profiles.ptr[columns], each)]
+    met = profiles.owner[_ranges(start, each)]
     row = np.repeat(np.repeat(np.arange(rows.size), counts), each)
     keys, shared = np.unique(row * clusters + met, return_counts=True)
     row, met = keys // clusters, keys % clusters

@@ -236,3 +236,39 @@ def test_no_memory_for_parts_while_a_graph_is_recorded() -> None:
     state.device.capture = lambda stream: 1
     with pytest.raises(RuntimeError, match="prepare before capture: the parts of long rows"):
         run(X, None, 1, 0)
+
+
+@targets
+@pytest.mark.parametrize("name", ["x", "residual"])
+def test_an_operand_that_is_aligned_otherwise_has_a_launch_of_its_own(
+    module: Any, target: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy is aligned; what it was copied from, and the next call's operand, may not be."""
+    ran: list[Any] = []
+    monkeypatch.setattr(
+        Recorder, "__call__", lambda self, stream: ran.append(self.aligned), raising=True
+    )
+    made = Recorder.__init__
+
+    def init(self: Any, code: Any, *args: Any) -> None:
+        made(self, code, *args)
+        self.aligned = code.aligned
+
+    monkeypatch.setattr(Recorder, "__init__", init)
+    A = matrix("bsr", (48, 64), (16, 16), "float16")
+    out = torch.empty(32, 48, dtype=torch.float16).T
+    wide = {"x": dense((32 * 64 + 8,), "float16"), "residual": dense((32 * 48 + 8,), "float16")}
+
+    def lying(which: str, columns: int, first: int) -> Any:
+        found = wide[which][first : first + 32 * columns].view(32, columns).T
+        assert found.data_ptr() % 16 == 2 * first
+        return found
+
+    plain = {"x": lying("x", 64, 0), "residual": lying("residual", 48, 0)}
+    moved = {**plain, name: lying(name, {"x": 64, "residual": 48}[name], 1)}
+    for order in ((plain, moved, plain), (moved, plain, moved)):
+        query = query_of(A, order[0]["x"], out, epilogue="residual")
+        run = target.bind_epilogue(state_of(module, A, query), query)
+        for given in order:
+            run(given["x"], out, 1, 0, None, residual=given["residual"])
+            assert (name in ran[-1]) == (given is plain)

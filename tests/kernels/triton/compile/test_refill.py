@@ -205,3 +205,15 @@ def test_what_cannot_be_launched(host: Host) -> None:
 def test_there_is_no_device() -> None:
     with pytest.raises(RuntimeError, match="on a CPU only under its interpreter"):
         prepared.Prepared(LIB, torch.ones(1), steps("dense->csr", "float32", False), [])
+
+
+def test_what_is_no_multiple_of_16_is_not_said_to_be() -> None:
+    memory = torch.zeros(4096, dtype=torch.int8)
+    for array, size, aligned in (
+        (memory, 64, {"room", "size"}),
+        (memory[1:], 64, {"size"}),
+        (memory[16:], 65, {"room"}),
+        (memory[8:], 8, set()),
+    ):
+        given = {"room": array, "size": size}
+        assert Step(refilling.clear, 1, given, {"E": 64}).specimen(LIB).aligned == aligned

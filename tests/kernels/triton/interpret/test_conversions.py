@@ -212,6 +212,25 @@ def test_stored_zeros_and_marks(index: Any) -> None:
 
 
 @records
+def test_complex_zeros_of_every_sign(record: KernelRecord) -> None:
+    signed = [0.0, -0.0, 1.0, -1.0]
+    values = torch.tensor([complex(a, b) for a in signed for b in signed], dtype=torch.complex64)
+    D = torch.zeros(24, 32, dtype=torch.complex64)
+    D[:16:2, :16] = values.roll(3)
+    D[16:20, 16:20] = values[:2].repeat(8).view(4, 4)  # a block of zeros alone
+    options = {"blocksize": (4, 4)} if record.op.endswith("bsr") else {}
+    if not record.op.endswith("dense"):
+        for source in (D, D.T.contiguous().T):
+            check(record, source_of(record, source, (4, 4)), **options)
+        return
+    A = source_of(record, D, (4, 4))
+    expected = torch.view_as_real(A.to_dense()).view(torch.int32)
+    with registered(record) as checker, dispatch.use_kernel(NAME, record.op):
+        assert torch.equal(torch.view_as_real(A.to_dense()).view(torch.int32), expected)
+    assert checker.launches
+
+
+@records
 def test_nothing_at_all(record: KernelRecord) -> None:
     for shape in ((0, 5), (5, 0), (0, 0), (40, 70)):
         D = torch.zeros(shape)

@@ -150,6 +150,28 @@ def test_fp8_that_is_too_large_is_nan() -> None:
     assert Y[2, 1] == 32
 
 
+def test_fp8_rounds_to_its_largest_number_up_to_the_middle_of_what_would_follow() -> None:
+    (record,) = (r for r in KERNELS if r.name.endswith("fp8"))
+    rows = [[448.0, 8.0], [448.0, 16.0], [448.0, 24.0], [-448.0, -16.0], [-448.0, -24.0]]
+    W = sf.from_dense(torch.tensor(rows).to(torch.float8_e4m3fn), "bsr", blocksize=(1, 2))
+    X = torch.ones(3, 2).to(torch.float8_e4m3fn)
+    with registered(record) as (name, _):
+        Y = sf.linear(X, W, scale_b=1.0, kernel=name).float()
+    assert torch.equal(Y[:, [0, 1, 3]], torch.tensor([448.0, 448.0, -448.0]).expand(3, 3))
+    assert Y[:, [2, 4]].isnan().all()
+
+
+@kernels
+def test_tokens_of_a_batch_in_one_launch_have_scales_of_their_own(record: KernelRecord) -> None:
+    n = max(33, configs.BATCHED["triton-tiles"])
+    W, X = narrow(record, "bsr", (48, 64), (16, 16)), operand(record, 3, n + 2, 64)[:, 1 : n + 1]
+    scales = {"scale_a": torch.rand(3, n) + 0.5, "scale_b": torch.rand(48) + 0.5}
+    with registered(record) as (name, checker):
+        Y = sf.linear(X, W, kernel=name, out_dtype="float32", **scales)
+    assert [launch.name for launch in checker.launches] == ["multiply"]
+    assert_layer(Y, X, W, None, None, dtype="float32", **scales)
+
+
 @kernels
 @pytest.mark.parametrize("swap", [False, True])
 def test_any_launch_parameters(record: KernelRecord, swap: bool) -> None:

@@ -140,6 +140,48 @@ def test_too_little_room(format: str, masked: bool) -> None:
         assert (plan.product(torch.ones(40, 3)) == 0).all()
 
 
+@formats
+def test_exactly_enough_room_and_one_less(format: str) -> None:
+    D, X, options = blocky((37, 45)).nan_to_num(2.0), torch.ones(45, 2), FORMATS[format]
+    expected = sf.from_dense(D, format, **options)
+    needed = expected.width if format == "blocked_ell" else int(expected.data.shape[0])
+    with registered():
+        plan = sf.plan_conversion(D, format, capacity=needed, **options)
+        assert int(plan.count) == needed
+        assert not plan.overflowed
+        assert sf.same(plan.matrix(), expected, level="buffers")
+        assert torch.equal(plan.product(X), D @ X)
+        plan = sf.plan_conversion(D, format, capacity=needed - 1, **options)
+        assert int(plan.count) == needed
+        assert plan.overflowed
+        assert plan.product(X).isnan().all()
+        assert sf.same(
+            plan(D * 0).matrix(), sf.from_dense(D * 0, format, **options), level="buffers"
+        )
+
+
+@formats
+@pytest.mark.parametrize("origin", ["dense", "csr"])
+def test_what_fits_is_a_part_of_the_whole(format: str, origin: str) -> None:
+    if origin == "csr" and format != "bsr":
+        return
+    D, options = blocky((37, 45)), FORMATS[format]
+    source = D if origin == "dense" else sf.from_dense(D)
+    whole = sf.from_dense(D, format, **options)
+    needed = whole.width if format == "blocked_ell" else int(whole.data.shape[0])
+    with registered():
+        for kept in (1, needed // 2, needed - 1):
+            buffers = sf.plan_conversion(source, format, capacity=kept, **options).buffers()
+            if format == "blocked_ell":
+                assert torch.equal(buffers["indices"], whole.col_indices[:, :kept])
+                found, expected = buffers["data"], whole.data[:, :kept]
+            else:
+                assert torch.equal(buffers["indices"], whole.indices[:kept])
+                assert torch.equal(buffers["indptr"], whole.indptr.clamp(max=kept))
+                found, expected = buffers["data"], whole.data[:kept]
+            assert torch.equal(found.nan_to_num(9.0), expected.nan_to_num(9.0))
+
+
 def test_more_rows_and_columns_than_one_program_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refill, "LINES", 8)
     monkeypatch.setattr(refill, "TILE", (4, 16))
@@ -170,9 +212,10 @@ def test_stored_zeros_of_csr(index: Any) -> None:
         for B in (A, full):
             for block in ((2, 2), (3, 4), (1, 1)):
                 plan = sf.plan_conversion(B, "bsr", capacity=16, blocksize=block)
-                plan(B.with_data(B.data + 1))
-                expected = B.to("bsr", blocksize=block)
-                assert sf.same(plan(B).matrix(), expected, level="buffers")
+                other = B.with_data(B.data + 9)  # no zeros, so that no mark may be left
+                for source in (other, B, other):
+                    expected = source.to("bsr", blocksize=block)
+                    assert sf.same(plan(source).matrix(), expected, level="buffers")
 
 
 def test_wide_indices() -> None:
@@ -218,3 +261,38 @@ def test_strides_of_operands(format: str) -> None:
             assert torch.equal(plan.product(X, out=out), D @ X)
             whole = out._base if out._base is not None else out
             assert int(whole.isnan().sum()) == 5 * X.shape[1]
+
+
+@formats
+def test_values_that_torch_negates_when_they_are_read(format: str) -> None:
+    """Such views lie like others, and their memory holds other numbers."""
+    D, X = blocky((20, 30)).nan_to_num(2.0), torch.ones(30, 3)
+    with registered():
+        plan = sf.plan_conversion(D, format, capacity=ROOM[format], **FORMATS[format])
+        for _ in range(2):
+            expected = sf.from_dense(-D, format, **FORMATS[format])
+            assert sf.same(plan(torch._neg_view(D)).matrix(), expected, level="buffers")
+            assert torch.equal(plan.product(torch._neg_view(X)), D @ X)
+            plan(D)
+            assert torch.equal(plan.product(X), D @ X)
+
+
+@formats
+def test_another_out_is_looked_at_again(format: str) -> None:
+    D, X = blocky((20, 30)), torch.ones(30, 3)
+    with registered():
+        plan = sf.plan_conversion(D, format, capacity=ROOM[format], **FORMATS[format])
+        plan.product(X, out=torch.empty(20, 3))
+        for out, text in (
+            (torch.empty(21, 3), "out must have shape"),
+            (torch.empty(20, 3).half(), "out must have dtype"),
+            (torch.empty(20, 1).expand(20, 3), "share memory"),
+        ):
+            with pytest.raises(ValueError, match=text):
+                plan.product(X, out=out)
+        for own, text in (
+            (plan.buffers()["data"], "the plan's buffers"),
+            (X, "shares memory with X"),
+        ):
+            with pytest.raises(ValueError, match=text):
+                plan.product(X, out=own.reshape(-1)[:60].view(20, 3))

@@ -7,7 +7,7 @@ import gc
 import numpy as np
 
 import sparseformats as sf
-from sparseformats._beside import Beside
+from sparseformats._by_matrix import ByMatrix
 
 
 def matrix() -> sf.CSR:
@@ -15,7 +15,7 @@ def matrix() -> sf.CSR:
 
 
 def test_alike_matrices_are_told_apart() -> None:
-    kept: Beside[int] = Beside(4)
+    kept: ByMatrix[int] = ByMatrix(4)
     a, b = matrix(), matrix()
     assert kept.put(a, "key", 1) == 1
     kept.put(b, "key", 2)
@@ -25,7 +25,7 @@ def test_alike_matrices_are_told_apart() -> None:
 
 
 def test_nothing_is_left_of_a_matrix_that_is_gone() -> None:
-    kept: Beside[int] = Beside(4)
+    kept: ByMatrix[int] = ByMatrix(4)
     for number in range(50):
         kept.put(matrix(), "key", number)  # most of them where the one before was
     gc.collect()
@@ -37,7 +37,7 @@ def test_nothing_is_left_of_a_matrix_that_is_gone() -> None:
 
 
 def test_few_keys_of_a_matrix_are_kept() -> None:
-    kept: Beside[int] = Beside(4)
+    kept: ByMatrix[int] = ByMatrix(4)
     a = matrix()
     for number in range(9):
         kept.put(a, number, number)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, Generic, TypeVar
 from weakref import ReferenceType, ref
 
-__all__ = ["Beside"]
+__all__ = ["ByMatrix"]
 
 V = TypeVar("V")
 
 
-class Beside(Generic[V]):
+class ByMatrix(Generic[V]):
     """Small facts by matrix and key. Matrices are told apart by identity, as they refuse ``==``.
 
     Parameters
