@@ -230,7 +230,6 @@ def write_chosen(
     indptr,
     data,
     indices,
-    m,
     n,
     capacity,
     W: tl.constexpr,
