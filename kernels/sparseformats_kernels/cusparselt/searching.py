@@ -49,6 +49,8 @@ MEASURED: Final = frozenset(
         ("bfloat16", "bfloat16"),
         ("int8", "int32"),
         ("float8_e4m3fn", "float32"),
+        ("float8_e4m3fn", "float16"),
+        ("float8_e4m3fn", "bfloat16"),
     }
 )
 """Dtypes of operands and of results for which that was tried, by ``tests.gpu.cusparselt_limits``.
