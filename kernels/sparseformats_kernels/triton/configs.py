@@ -165,18 +165,21 @@ def _narrow(query: Query, r: int) -> Config:
 def few(query: Query, processors: int) -> Config:
     """Parameters of the kernel for a few columns.
 
-    Rows of high blocks are made 64 at a time where that leaves more than a program for every
-    processor: each reads the operand's rows once. Else one warp makes 16 rows where that gives
-    every processor several; else a warp for each slice of a row of blocks, so that enough is on
-    the way to keep memory busy. A long row is over soon only if the blocks of several steps are on
-    their way at once.
+    Rows of high blocks are made 64 or 32 at a time where that leaves more than a program for every
+    processor and the operand's rows, which each program reads, are not too short to matter. Else
+    one warp makes 16 rows where that gives every processor several; else a warp for each slice of
+    a row of blocks, so that enough is on the way to keep memory busy. A long row is over soon only
+    if the blocks of several steps are on their way at once.
     """
     r = (query.blocksize or (1, 1))[query.transposed]
     bn = next((w for w in (8, 16, 32) if query.n <= w), 64)
     columns, wide = -(-max(query.n, 1) // bn), query.a_dtype == "float32"
     bk = 32 if wide else 64
-    if r % 64 == 0 and not wide and -(-query.m // 64) * columns >= 1.5 * processors:
-        return Config(64, bn, bk, 1, 6, warps=4)
+    if bn > 8 and not wide and -(-query.m // 64) * columns >= 1.5 * processors:
+        if r % 64 == 0:
+            return Config(64, bn, bk, 1, 6, warps=4)
+        if r % 32 == 0 and bn > 16:
+            return Config(32, bn, bk, 1, 5, warps=2)
     programs = -(-query.m // 16) * columns
     slices = 1 if programs >= 4 * processors else 2 if programs >= 2 * processors else 4
     return Config(16, bn, bk, slices, 4 if slices == 1 else 3, warps=slices)

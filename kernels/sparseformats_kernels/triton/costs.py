@@ -24,8 +24,8 @@ L2_GROUPS = 7.5e6  # bytes/us, weights and fragments of the operand
 L2_FEW = 4.0e6  # bytes/us, gathered rows of a few columns
 # bytes/us, rows of the operand that elements name: of less than 64 bytes, and longer ones, which
 # neighbouring rows find in the first cache.
-L2_ROWS = {64: 6.0e6, 1 << 62: 1.0e7}
-L2_VECTOR = 3.2e6  # bytes/us, numbers of a vector
+L2_ROWS = {64: 6.0e6, 1 << 62: 1.1e7}
+L2_VECTOR = 1.3e7  # bytes/us, numbers of a vector, of which each is read as 32 bytes
 SECTOR = 32  # bytes that are read for one number
 START, CUTTING = 4.0, 5.0  # us of reading lists, and of a second launch for rows that were cut
 COPY, TURNED = 14.0, 7e-6  # us of a transposing copy, however small, and for a number

@@ -103,25 +103,26 @@ def tiling(block: tuple[int, int], dtype: str, precision: str | None) -> tuple[d
 
 def elements(A: SparseMatrix, X: Array, Y: Array, alpha: Any, query: Query) -> Array:
     """A dot product for each stored element, of vectors that lie in one piece."""
+    if not isinstance(A, (COO, CSR, CSC)):
+        raise TypeError(f"expected a format of single elements, got {A.format}")
     lib = A.lib
     if isinstance(A, CSC):  # the rows of its transpose
         X, Y = Y.mT, X.mT
-    if lib.strides(X)[1] != itemsize(lib.dtype_name(X)):
+    lines = 0 if isinstance(A, COO) else int(A.indptr.shape[0]) - 1
+    count, n = int(A.data.shape[0]), int(X.shape[1])
+    parts = max(1, min(PARTS, count // (2 * LISTED * max(1, lines))))
+    # A row of X is read once by each program of a row, and for each element of COO.
+    if (parts > 1 or not lines) and lib.strides(X)[1] != itemsize(lib.dtype_name(X)):
         X = lib.contiguous(X)
     if lib.strides(Y)[0] != itemsize(lib.dtype_name(Y)):
         Y = lib.contiguous(Y.mT).mT  # each column is read again and again
     values = lib.empty(tuple(A.data.shape), query.out_dtype or A.dtype_name, A.device)
-    count, n = int(values.shape[0]), int(X.shape[1])
     given = _operands(lib, X, Y) | {"values": values, "n": n, "alpha": float(alpha)}
     if isinstance(A, COO):
         given |= {"rows": A.row, "columns": A.col, "count": count}
         programs = -(-count // ELEMENTS)
         Launcher(lib, values)(sample_elements, programs, given, {"E": ELEMENTS, "BK": DEEP})
         return values
-    if not isinstance(A, (CSR, CSC)):
-        raise TypeError(f"expected a format of single elements, got {A.format}")
-    lines = int(A.indptr.shape[0]) - 1
-    parts = max(1, min(PARTS, count // (2 * LISTED * max(1, lines))))
     given |= {"indptr": A.indptr, "indices": A.indices, "parts": parts}
     constants = {"E": LISTED, "BK": min(TILE, max(SMALLEST, _power(n)))}
     Launcher(lib, values)(sample_rows, lines * parts if count else 0, given, constants)

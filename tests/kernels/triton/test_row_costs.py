@@ -45,19 +45,14 @@ def quicker(asked: Query) -> bool:
 
 @pytest.mark.parametrize("finite", [False, True])
 @pytest.mark.parametrize("skew", [0, 3])
-@pytest.mark.parametrize("n", [16, 128, 1024])
+@pytest.mark.parametrize("n", [1, 4, 16, 128, 1024])
 @pytest.mark.parametrize("mean", [16, 164])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_what_was_quicker_on_an_h200_is_chosen(
     dtype: str, mean: int, n: int, skew: int, finite: bool
 ) -> None:
-    """Ours took 0.5 to 1.06 of the time of cuSPARSE's best; 1.2 of it at 6 us, where calls rule."""
+    """Ours took 0.2 to 1.06 of the time of cuSPARSE's best; 1.15 of it in one case of 6 us."""
     assert quicker(query(mean, n, dtype, row_skew=skew, assume_finite=finite))
-
-
-def test_a_vector_times_long_rows_is_left_to_cusparse() -> None:
-    assert quicker(query(16, 1))
-    assert not quicker(query(1000, 1))
 
 
 def test_a_column_major_operand_is_copied_where_that_pays() -> None:
