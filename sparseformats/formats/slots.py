@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from sparseformats.formats.base import ALL
 from sparseformats.formats.checks import violations
 
 __all__ = [
+    "Sampled",
     "count_inside",
     "count_nonzero",
     "count_stored",
@@ -31,6 +32,21 @@ __all__ = [
 ]
 
 CHUNK = 1 << 22  # elements looked at together, so that huge shared arrays are never copied
+
+
+class Sampled(NamedTuple):
+    """Values of a sampled product, from a kernel that looks at the pattern of blocks itself.
+
+    Attributes
+    ----------
+    values : array
+        In the shape of ``A.data``, zero in slots that hold no stored element.
+    vanished : (1,) int32 array or None
+        How many stored elements were computed as zero; None where every slot is stored.
+    """
+
+    values: Array
+    vanished: Array | None
 
 
 def slots_inside(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from sparseformats import _arrays
-from sparseformats._by_matrix import ByMatrix
 from sparseformats.dispatch import REGISTRY, Query, Selection, forcing
 from sparseformats.formats import SparseMatrix
+from sparseformats.formats.by_matrix import ByMatrix
 
 __all__ = ["Decided", "find", "keep", "key_of"]
 

@@ -14,32 +14,16 @@ from sparseformats._dtypes import VALUE_DTYPES
 from sparseformats.dispatch import Explanation, Query
 from sparseformats.errors import DeviceMismatchError
 from sparseformats.formats import SparseMatrix, Sum, Transposed
-from sparseformats.formats.slots import marks
+from sparseformats.formats.slots import Sampled, marks
 from sparseformats.ops.compiling import DYNAMO, entry, modules, opaque, watched
 from sparseformats.ops.facts import aligned, as_precision, layout, matrix_facts
 from sparseformats.ops.known_calls import Decided, find, keep, key_of
 from sparseformats.ops.operands import as_sparse, refuse_stand_in
 from sparseformats.ops.scalars import Scalar, as_scalar, result_dtype
 
-__all__ = ["Sampled", "SampledKernel", "explain_sddmm", "sddmm"]
+__all__ = ["SampledKernel", "explain_sddmm", "sddmm"]
 
-
-class Sampled(NamedTuple):
-    """What a kernel may give for blocks without listed zeros, where it looks at the pattern itself.
-
-    Attributes
-    ----------
-    values : array
-        In the shape of ``A.data``, zero in slots that hold no stored element.
-    vanished : (1,) int32 array or None
-        How many stored elements were computed as zero; None where every slot is stored.
-    """
-
-    values: Array
-    vanished: Array | None
-
-
-SampledKernel = Callable[[SparseMatrix, Array, Array, Scalar, Query], "Sampled | Array"]
+SampledKernel = Callable[[SparseMatrix, Array, Array, Scalar, Query], Sampled | Array]
 """A kernel of the operation ``"sddmm"``: ``f(A, X, Y, alpha, query) -> values``.
 
 `A` is the pattern as stored, never a `Transposed`; X (m, n) and Y (n, k) are of one dtype,

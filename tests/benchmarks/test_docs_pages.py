@@ -76,7 +76,7 @@ def test_rows_are_grouped_and_forced_kernels_left_out() -> None:
 
 
 def test_groups_without_rows_say_so() -> None:
-    assert page(ROWS).count("No row was measured.") == 8
+    assert page(ROWS).count("No row was measured.") == 9
     assert page([]).startswith("Nothing has been measured yet.")
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from sparseformats._arrays import Array, ArrayLibrary
-from sparseformats._by_matrix import ByMatrix
 from sparseformats._dtypes import itemsize
 from sparseformats.dispatch.query import Query
 from sparseformats.formats import BSR, COO, CSC, CSR, BlockedELL, SparseMatrix
-from sparseformats.ops.sampled import Sampled
+from sparseformats.formats.by_matrix import ByMatrix
+from sparseformats.formats.slots import Sampled
 from sparseformats_kernels.triton.convert.edges import kind_of
 from sparseformats_kernels.triton.launching import Launcher
 from sparseformats_kernels.triton.sampled import sample_blocks, sample_elements, sample_rows

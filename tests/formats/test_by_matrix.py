@@ -7,7 +7,7 @@ import gc
 import numpy as np
 
 import sparseformats as sf
-from sparseformats._by_matrix import ByMatrix
+from sparseformats.formats.by_matrix import ByMatrix
 
 
 def matrix() -> sf.CSR:
