@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.gpu.cases import DENSE, EVERY, Case, Goal, goal_cases, semi
+from benchmarks.gpu.cases import DENSE, EVERY, Case, Goal
+from benchmarks.gpu.goals import goal_cases, semi
 
 __all__ = ["find", "suite"]
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from benchmarks.gpu.cases import BASELINES, goal_cases
+from benchmarks.gpu.cases import BASELINES
+from benchmarks.gpu.goals import goal_cases
 from benchmarks.gpu.suite import find, suite
 
 SEMI = (

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from benchmarks.gpu import cusparselt_search as searched, peers
-from benchmarks.gpu.cases import goal_cases, semi
 from benchmarks.gpu.check import Reference, WrongResult
+from benchmarks.gpu.goals import goal_cases, semi
 from benchmarks.gpu.matrices import build, dense_of
 from sparseformats_kernels.cusparselt import searching
 from sparseformats_kernels.cusparselt.plans import Algorithm

@@ -10,7 +10,7 @@ import pytest
 import sparseformats as sf
 from benchmarks import run
 from benchmarks.gpu import host
-from benchmarks.gpu.cases import goal_cases
+from benchmarks.gpu.goals import goal_cases
 from benchmarks.gpu.results import FIELDS
 from benchmarks.gpu.suite import suite
 
