@@ -263,13 +263,13 @@ def _gathered(room: Room, scratch: Arrays, sources: Arrays) -> list[Step]:
     blocks, marks = bits_of(lib, room.data), bits_of(lib, marked)
     lists = {name: sources[name] for name in ("indices", "indptr")}
     look = lists | {"flags": scratch["flags"], "m": m, "columns": columns}
-    flag = {"R": r, "C": c, "E": 2 * ELEMENTS}
+    flag = {"R": r, "C": c, "E": 4 * ELEMENTS}
     given = {**sources, "ranks": scratch["ranks"], "blocks": blocks, "marked": marks}
     given |= {"columns": columns}
     place = {"R": r, "C": c, "E": 512, "KIND": kind}
     return [
         *(_cleared(x) for x in (scratch["flags"], blocks, marks)),
-        Step(refilling.flag_lists, rows, look, flag, {name: name for name in lists}, 8),
+        Step(refilling.flag_lists, rows, look, flag, {name: name for name in lists}, 16),
         _counted(room, scratch),
         _numbered(room, scratch),
         _named(room, scratch, ranked=True),
