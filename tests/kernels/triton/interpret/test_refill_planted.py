@@ -19,7 +19,7 @@ from tests.kernels.triton.interpret.test_refill import NAME, registered
 
 # Operation, what stands in the source, what stands there instead.
 BUGS = {
-    "writes-elements-beyond": ("dense->csr", "(one != 0) & (number < capacity)", "one != 0"),
+    "writes-elements-beyond": ("dense->csr", "(one != 0) & (done + number < capacity)", "one != 0"),
     "points-beyond": ("dense->csr", "tl.minimum(ends, capacity)", "ends"),
     "counts-no-last-row": ("dense->csr", "axis=1), mask=row < m)", "axis=1), mask=row < m - 1)"),
     "names-blocks-beyond": ("dense->bsr", "flagged & (number < end)", "flagged"),
