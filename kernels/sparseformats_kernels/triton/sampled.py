@@ -116,7 +116,7 @@ def sample_blocks(
             if MASKED:
                 stored &= is_nonzero(tl.load(pattern + at, mask=stored, other=0), KIND)
                 zero = stored & (made.to(tl.float32) == 0.0)
-                lost = tl.sum(tl.sum(zero.to(tl.int32), axis=1), axis=0)
+                lost = tl.sum(tl.reshape(zero.to(tl.int32), (BM * BN,)), axis=0)
                 if lost > 0:
                     tl.atomic_add(vanished, lost, sem="relaxed")
             tl.store(values + at, tl.where(stored, made, 0.0), mask=slots)
