@@ -126,7 +126,8 @@ triton-compile: $(TRITON_STAMP_$(TRITON))
 triton-test:
 	$(MAKE) --no-print-directory triton-interpret TRITON=newest
 	$(MAKE) --no-print-directory triton-compile TRITON=newest
-	$(MAKE) --no-print-directory triton-interpret TRITON=3.6
+	@# Planted faults test the tests: once is enough.
+	$(MAKE) --no-print-directory triton-interpret TRITON=3.6 PYTEST_FLAGS="--ignore-glob='*planted*' $(PYTEST_FLAGS)"
 	$(MAKE) --no-print-directory triton-compile TRITON=3.6
 
 # ---- longer runs

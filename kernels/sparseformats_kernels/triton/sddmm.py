@@ -14,7 +14,7 @@ from sparseformats.dispatch.query import Query
 from sparseformats.formats import BSR, COO, CSC, CSR, BlockedELL, SparseMatrix
 from sparseformats.formats.by_matrix import ByMatrix
 from sparseformats.formats.slots import Sampled
-from sparseformats_kernels.triton.convert.edges import kind_of
+from sparseformats_kernels.triton.convert.common import kind_of
 from sparseformats_kernels.triton.launching import Launcher
 from sparseformats_kernels.triton.sampled import sample_blocks, sample_elements, sample_rows
 

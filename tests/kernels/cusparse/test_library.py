@@ -48,11 +48,11 @@ def test_folders_of_packages_are_among_those_searched(
 ) -> None:
     (tmp_path / "nvidia" / "cu13" / "lib").mkdir(parents=True)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setenv("CUDA_HOME", "/opt/cuda")
+    monkeypatch.setenv("CUDA_HOME", "/made-up/cuda")
     found = list(finding._folders())
     assert str(tmp_path / "nvidia" / "cu13" / "lib") in found
     assert str(tmp_path / "nvidia" / "cusparse" / "lib") in found
-    assert "/opt/cuda/lib64" in found
+    assert "/made-up/cuda/lib64" in found
 
 
 def test_missing() -> None:

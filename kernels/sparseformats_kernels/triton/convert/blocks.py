@@ -16,8 +16,7 @@ from sparseformats.formats import ALL, BSR
 from sparseformats.formats.canonical import expand
 from sparseformats.formats.slots import count_inside, slots_inside
 from sparseformats_kernels.triton.convert import reblocking
-from sparseformats_kernels.triton.convert.common import power, tiling
-from sparseformats_kernels.triton.convert.edges import kind_of, whole
+from sparseformats_kernels.triton.convert.common import kind_of, power, tiling, whole
 from sparseformats_kernels.triton.convert.numbering import Named, Options, Table, number, table_of
 from sparseformats_kernels.triton.launching import Launcher
 

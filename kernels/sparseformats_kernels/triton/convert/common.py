@@ -5,9 +5,12 @@ from __future__ import annotations
 from sparseformats._arrays import Array, ArrayLibrary
 from sparseformats._dtypes import bits_name, itemsize, kind
 
-__all__ = ["ELEMENTS", "bits_of", "kind_of", "power", "some_of", "steps_of", "tiling"]
+__all__ = ["ELEMENTS", "LINE", "ROWS", "bits_of", "kind_of", "power", "some_of", "steps_of"]
+__all__ += ["strips", "tiling", "whole"]
 
 ELEMENTS = 2048  # that a program moves at a time
+ROWS = 16  # of a block row, that a program looks at
+LINE = 2048  # bytes of a dense row that a program looks at: 16 for each thread
 
 
 def tiling(count: int, size: tuple[int, int]) -> tuple[int, dict[str, int], int]:
@@ -16,6 +19,22 @@ def tiling(count: int, size: tuple[int, int]) -> tuple[int, dict[str, int], int]
     each = power(r * c, ELEMENTS)
     blocks, parts = max(1, ELEMENTS // each), -(-r * c // each)
     return -(-count // blocks) * parts, {"R": r, "C": c, "NB": blocks, "E": each}, parts
+
+
+def strips(n: int, c: int, size: int) -> tuple[int, int]:
+    """Blocks side by side that a program looks at, and programs for a row of blocks.
+
+    `size` is that of a value, in bytes.
+    """
+    groups = max(1, min(LINE // size, power(n)) // c)
+    return groups, -(-n // (groups * c))
+
+
+def whole(lib: ArrayLibrary, x: Array) -> Array:
+    """Values in one piece, as they are in memory."""
+    if not lib.is_native(x):
+        x = lib.native(x)
+    return x if lib.is_contiguous(x) else lib.contiguous(x)
 
 
 def bits_of(lib: ArrayLibrary, x: Array) -> Array:
@@ -39,7 +58,7 @@ def steps_of(lib: ArrayLibrary, x: Array) -> tuple[int, ...]:
 
 def kind_of(name: str) -> int:
     """How a zero is told from its bits."""
-    return int(kind(name) == "f")
+    return {"f": 1, "c": 2}.get(kind(name), 0)
 
 
 def power(size: int, limit: int = 1 << 30) -> int:

@@ -6,23 +6,30 @@ Each waits for the device once, to learn how much there will be.
 from __future__ import annotations
 
 from sparseformats import _arrays
-from sparseformats._arrays import Array, ArrayLibrary
+from sparseformats._arrays import Array
 from sparseformats._dtypes import itemsize, kind
 from sparseformats.formats import ALL, BSR, CSR
 from sparseformats.formats.canonical import expand
 from sparseformats.formats.slots import count_inside, slots_inside, stored_slots
 from sparseformats_kernels.triton.convert import finding, moving
+from sparseformats_kernels.triton.convert.common import (
+    LINE,
+    ROWS,
+    kind_of,
+    power,
+    steps_of,
+    strips,
+    tiling,
+    whole,
+)
 from sparseformats_kernels.triton.convert.numbering import Options, number, pointers, table_of
 from sparseformats_kernels.triton.launching import Launcher
 
-__all__ = ["bsr_to_csr", "bsr_to_dense", "csr_to_bsr", "dense_to_bsr", "kind_of", "whole"]
+__all__ = ["bsr_to_csr", "bsr_to_dense", "csr_to_bsr", "dense_to_bsr"]
 
-ELEMENTS = 2048  # that a program moves at a time
 COLUMNS = 256  # of a block row, that a program counts or writes at a time
-ROWS = 16  # of a block row, that a program looks at
-WRITTEN = 2  # and that it writes, a warp by itself
+WRITTEN = 2  # rows of a block row that a program writes, a warp by itself
 FLAGGED, PLACED = 4096, 512  # elements whose places a program looks up at a time
-LINE = 2048  # bytes of a dense row that a program looks at: 16 for each thread
 
 
 def dense_to_bsr(D: Array, options: Options) -> BSR:
@@ -32,21 +39,21 @@ def dense_to_bsr(D: Array, options: Options) -> BSR:
     if kind(name) == "c":
         D = lib.contiguous(D)  # two numbers that are seen as one must lie side by side
     rows, columns = -(-m // r), -(-n // c)
-    launch, (row_step, column_step) = Launcher(lib, D, bits=True), _steps(lib, D)
+    launch, (row_step, column_step) = Launcher(lib, D, bits=True), steps_of(lib, D)
     table = table_of(lib, (rows, columns), 0, place)
     lie = {"dense": D, "row_step": row_step, "column_step": column_step}
-    strip, strips = _strips(n, c, name)
-    height = min(ROWS, _power(r), max(1, ROWS * LINE // (strip * c * itemsize(name))))
+    strip, along = strips(n, c, itemsize(name))
+    height = min(ROWS, power(r), max(1, ROWS * LINE // (strip * c * itemsize(name))))
     shape = {"R": r, "C": c, "G": strip, "RB": height, "KIND": kind_of(name)}
-    given = lie | {"flags": table.flags, "m": m, "n": n, "columns": columns, "strips": strips}
+    given = lie | {"flags": table.flags, "m": m, "n": n, "columns": columns, "strips": along}
     shape["BY_ROWS"] = column_step == 1
-    launch(finding.flag_blocks, rows * strips, given, shape)
+    launch(finding.flag_blocks, rows * along, given, shape)
     named = number(lib, launch, table, options)
     count = named.blocks
     lib.ensure_fits(count * r * c * itemsize(name), place, f"BSR form with {count:,} blocks")
     data = lib.empty((count, r, c), name, place)
     indices = lib.empty(count, named.width, place)
-    programs, tile, parts = _tiling(count, (r, c))
+    programs, tile, parts = tiling(count, (r, c))
     given = lie | {"kept": table.kept, "data": data, "indices": indices}
     given |= {"m": m, "n": n, "columns": columns, "count": count, "parts": parts}
     launch(moving.gather_blocks, programs, given, tile)
@@ -63,12 +70,12 @@ def bsr_to_dense(A: BSR, options: Options) -> Array:
     zeros = None if isinstance(A.zeros, str) else A.zeros
     fill = A.zeros is zeros and kind(name) not in "biu"
     rows, parts = -(-m // r), -(-r // ROWS)
-    strip, strips = _strips(n, c, name)
+    strip, along = strips(n, c, itemsize(name))
     given = {"data": data, "indices": A.indices, "indptr": A.indptr, "dense": out}
-    given |= {"m": m, "n": n, "strips": strips, "parts": parts}
-    constants = {"R": r, "C": c, "G": strip, "RB": min(ROWS, _power(r)), "KIND": kind_of(name)}
+    given |= {"m": m, "n": n, "strips": along, "parts": parts}
+    constants = {"R": r, "C": c, "G": strip, "RB": min(ROWS, power(r)), "KIND": kind_of(name)}
     launch = Launcher(lib, data, bits=True)
-    launch(moving.write_dense, rows * parts * strips, given, constants | {"FILL": fill})
+    launch(moving.write_dense, rows * parts * along, given, constants | {"FILL": fill})
     if fill and zeros is not None:
         block, row = zeros // (r * c), zeros // c % r
         row = row + lib.astype(lib.take(expand(lib, A.indptr, A.nnzb), block), "int64") * r
@@ -88,7 +95,7 @@ def bsr_to_csr(A: BSR, options: Options) -> CSR:
     given |= {"indptr": A.indptr, "m": m}
     constants = {"R": r, "C": c, "G": groups, "KIND": kind_of(name), "MARKED": marked is not None}
     launch = Launcher(lib, A.indptr, bits=True)
-    counts, height = lib.empty(m, "int32", place), min(ROWS, _power(r))
+    counts, height = lib.empty(m, "int32", place), min(ROWS, power(r))
     parts = -(-r // height)
     counting = given | {"counts": counts, "parts": parts}
     launch(finding.count_stored, rows * parts, counting, constants | {"RB": height})
@@ -125,7 +132,7 @@ def csr_to_bsr(A: CSR, options: Options) -> BSR:
     lib.ensure_fits(count * r * c * itemsize(name), place, f"BSR form with {count:,} blocks")
     blocks = lib.empty((count, r, c), name, place)
     indices = lib.empty(count, named.width, place)
-    programs, tile, parts = _tiling(count, (r, c))
+    programs, tile, parts = tiling(count, (r, c))
     given = {"kept": table.kept, "blocks": blocks, "indices": indices}
     given |= {"columns": columns, "count": count, "parts": parts}
     launch(moving.clear_blocks, programs, given, tile)
@@ -165,46 +172,7 @@ def _marked(A: BSR) -> Array | None:
     return stored_slots(A.lib, A.data, A.zeros, inside)
 
 
-def _tiling(count: int, size: tuple[int, int]) -> tuple[int, dict[str, int], int]:
-    """Programs that move so many blocks, what each moves, and the parts of a block."""
-    r, c = size
-    each = _power(r * c, ELEMENTS)
-    blocks, parts = max(1, ELEMENTS // each), -(-r * c // each)
-    return -(-count // blocks) * parts, {"R": r, "C": c, "NB": blocks, "E": each}, parts
-
-
 def _size(options: Options) -> tuple[int, int]:
     if options.blocksize is None:
         raise ValueError("a conversion to BSR needs options.blocksize, got None")
     return options.blocksize
-
-
-def whole(lib: ArrayLibrary, x: Array) -> Array:
-    """Values in one piece, as they are in memory."""
-    if not lib.is_native(x):
-        x = lib.native(x)
-    return x if lib.is_contiguous(x) else lib.contiguous(x)
-
-
-def _strips(n: int, c: int, name: str) -> tuple[int, int]:
-    """Blocks side by side that a program looks at, and programs for a row of blocks."""
-    groups = max(1, min(LINE // itemsize(name), _power(n)) // c)
-    return groups, -(-n // (groups * c))
-
-
-def _steps(lib: ArrayLibrary, x: Array) -> tuple[int, ...]:
-    size = itemsize(lib.dtype_name(x))
-    return tuple(step // size for step in lib.strides(x))
-
-
-def kind_of(name: str) -> int:
-    """How a zero is told from its bits."""
-    return {"f": 1, "c": 2}.get(kind(name), 0)
-
-
-def _power(size: int, limit: int = 1 << 30) -> int:
-    """The smallest power of two from `size` on, or the largest one up to `limit`."""
-    found = 1
-    while found < size and 2 * found <= limit:
-        found *= 2
-    return found

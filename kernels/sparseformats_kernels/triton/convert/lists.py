@@ -13,7 +13,7 @@ from sparseformats._arrays import Array
 from sparseformats._dtypes import itemsize, kind
 from sparseformats.formats import CSC, CSR
 from sparseformats_kernels.triton.convert import listing
-from sparseformats_kernels.triton.convert.edges import LINE, kind_of, whole
+from sparseformats_kernels.triton.convert.common import LINE, kind_of, whole
 from sparseformats_kernels.triton.convert.numbering import Options, pointers
 from sparseformats_kernels.triton.launching import Launcher
 

@@ -16,14 +16,16 @@ from sparseformats_kernels.cuda.devices import device_of
 from sparseformats_kernels.triton.convert import finding, refilling
 from sparseformats_kernels.triton.convert.common import (
     ELEMENTS,
+    LINE,
+    ROWS,
     bits_of,
     kind_of,
     power,
     some_of,
     steps_of,
+    strips,
     tiling,
 )
-from sparseformats_kernels.triton.convert.edges import LINE, ROWS
 from sparseformats_kernels.triton.prepared import Prepared, Step
 
 __all__ = ["Room", "csr_to_bsr", "dense_to_blocked_ell", "dense_to_bsr", "dense_to_csr"]
@@ -187,15 +189,14 @@ def _flagged(room: Room, scratch: Arrays, sources: Arrays) -> list[Step]:
     (m, n), (r, c), (rows, columns) = room.shape, room.blocksize or (1, 1), _grid(room)
     found, reads, kind = _chosen(room, sources)
     size = itemsize(room.lib.dtype_name(found["dense"]))
-    groups = max(1, min(LINE // size, power(n)) // c)
-    strips = -(-columns // groups)
+    groups, along = strips(n, c, size)
     given = found | {"flags": scratch["flags"], "m": m, "n": n}
-    given |= {"columns": columns, "strips": strips}
+    given |= {"columns": columns, "strips": along}
     height = min(ROWS, power(r), max(1, ROWS * LINE // (groups * c * size)))
     shape = {"R": r, "C": c, "G": groups, "RB": height, "KIND": kind}
     shape["BY_ROWS"] = found["column_step"] == 1
     return [
-        Step(finding.flag_blocks, rows * strips, given, shape, reads),
+        Step(finding.flag_blocks, rows * along, given, shape, reads),
         _counted(room, scratch),
     ]
 

@@ -12,8 +12,7 @@ from sparseformats._arrays import Array
 from sparseformats._dtypes import itemsize
 from sparseformats.formats import BSR, BlockedELL
 from sparseformats_kernels.triton.convert import slotting
-from sparseformats_kernels.triton.convert.common import tiling
-from sparseformats_kernels.triton.convert.edges import whole
+from sparseformats_kernels.triton.convert.common import tiling, whole
 from sparseformats_kernels.triton.convert.numbering import Options, pointers
 from sparseformats_kernels.triton.launching import Launcher
 

@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from sparseformats_kernels.triton.convert import edges, finding, listing, lists, moving, numbering
+from sparseformats_kernels.triton.convert import (
+    common,
+    edges,
+    finding,
+    listing,
+    lists,
+    moving,
+    numbering,
+)
 from sparseformats_kernels.triton.launch import Specimen, compile_for
 from tests.kernels.triton.compile.test_kernels import CAPABILITIES
 from tests.kernels.triton.compiling import facts
@@ -48,12 +56,12 @@ HEIGHTS = {"write_stored": edges.WRITTEN, "count_pieces": lists.COUNTED}
 def specimen(name: str, block: int, dtype: str = "i16", width: str = "i32") -> Specimen:
     """A kernel as it is compiled for values of two bytes, square blocks and a width of indices."""
     function = KERNELS[name]
-    each = min(edges.ELEMENTS, block * block)
-    line = edges.LINE // 2 if name in ("flag_blocks", "write_dense") else edges.COLUMNS
+    each = min(common.ELEMENTS, block * block)
+    line = common.LINE // 2 if name in ("flag_blocks", "write_dense") else edges.COLUMNS
     constants: dict[str, Any] = {"R": block, "C": block, "G": line // block, "KIND": 1}
-    constants |= {"RB": HEIGHTS.get(name, edges.ROWS), "ROWS": lists.ROWS}
+    constants |= {"RB": HEIGHTS.get(name, common.ROWS), "ROWS": lists.ROWS}
     constants |= {"T": lists.STACK, "W": WIDTHS.get(name, line), "V": 8}
-    constants |= {"NB": max(1, edges.ELEMENTS // each), "E": CHUNKS.get(name, each)}
+    constants |= {"NB": max(1, common.ELEMENTS // each), "E": CHUNKS.get(name, each)}
     constants |= {"FILL": True, "MARKED": False, "RANKED": True, "BY_ROWS": True, "column_step": 1}
     types = dict.fromkeys(("dense", "data", "values", "marked", "blocks"), f"*{dtype}")
     types |= dict.fromkeys(INDICES, f"*{width}") | {"flags": "*i8", "sums": "*i64"}
@@ -116,8 +124,8 @@ def test_blocks_are_flagged_in_columns_that_lie_in_one_piece(dtype: str, block: 
     """Dense arrays in column-major order, the widest blocks and elements among them."""
     made = specimen("flag_blocks", block, dtype)
     size = int(dtype[1:]) // 8
-    groups = max(1, edges.LINE // size // block)
-    rows = min(edges.ROWS, edges.ROWS * edges.LINE // (groups * block * size))
+    groups = max(1, common.LINE // size // block)
+    rows = min(common.ROWS, common.ROWS * common.LINE // (groups * block * size))
     constants = {n: v for n, v in made.constants if n != "column_step"}
     constants |= {"row_step": 1, "BY_ROWS": False, "G": groups, "RB": rows}
     types, names = {**dict(made.types), "column_step": "i32"}, made.function.arg_names
