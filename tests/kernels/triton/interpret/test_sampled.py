@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +16,7 @@ from sparseformats import dispatch
 from sparseformats.dispatch import KernelRecord
 from sparseformats.testing import certify_kernel
 from sparseformats_kernels.triton import RECORDS
+from sparseformats_kernels.triton.sddmm import tiling
 from tests.kernels.triton.harness import DEVICE_RULES
 from tests.kernels.triton.interpreter import Checker, checked
 from tests.kernels.triton.matrices import dense, matrix
@@ -75,6 +77,24 @@ def test_blocks_of_any_size_and_operands_of_any_layout(format: str, block: tuple
         if turned:
             X, Y = X.T.contiguous().T, Y.T.contiguous().T
         close(record, P, X, Y, alpha=0.5)
+
+
+@pytest.mark.parametrize("block", [(1, 300), (3, 129), (16, 256), (32, 260), (33, 129), (300, 2)])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_blocks_wider_than_a_tile(dtype: str, block: tuple[int, int]) -> None:
+    (record,) = (r for r in SAMPLED if r.name == "triton-blocks")
+    shape = (block[0] * 2 - block[0] // 2, block[1] * 3 - 1)
+    P = matrix("bsr", shape, block, dtype, density=0.6)
+    close(record, P, dense((shape[0], 19), dtype), dense((19, shape[1]), dtype))
+
+
+def test_tiles_hold_whole_blocks_or_a_part_of_one() -> None:
+    edges = [*range(1, 70), 100, 127, 128, 129, 200, 255, 256, 257, 300, 1000]
+    for block in itertools.product(edges, edges):
+        for dtype in ("float16", "float32"):
+            tile, _ = tiling(block, dtype, None)
+            assert tile["BN"] % tile["G"] == 0
+            assert tile["G"] == 1 or tile["BN"] // tile["G"] >= block[1]
 
 
 def test_elements_of_any_layout() -> None:
