@@ -15,8 +15,7 @@ import sparseformats as sf
 from sparseformats import dispatch
 from sparseformats.dispatch import KernelRecord
 from sparseformats.testing import certify_kernel
-from sparseformats_kernels.triton import RECORDS
-from sparseformats_kernels.triton.sddmm import tiling
+from sparseformats_kernels.triton import RECORDS, sddmm
 from tests.kernels.triton.harness import DEVICE_RULES
 from tests.kernels.triton.interpreter import Checker, checked
 from tests.kernels.triton.matrices import dense, matrix
@@ -92,7 +91,7 @@ def test_tiles_hold_whole_blocks_or_a_part_of_one() -> None:
     edges = [*range(1, 70), 100, 127, 128, 129, 200, 255, 256, 257, 300, 1000]
     for block in itertools.product(edges, edges):
         for dtype in ("float16", "float32"):
-            tile, _ = tiling(block, dtype, None)
+            tile, _ = sddmm.tiling(block, dtype, None)
             assert tile["BN"] % tile["G"] == 0
             assert tile["G"] == 1 or tile["BN"] // tile["G"] >= block[1]
 
@@ -105,6 +104,32 @@ def test_elements_of_any_layout() -> None:
         if turned:
             X, Y = X.T.contiguous().T, Y.T.contiguous().T
         close(record, P, X, Y, alpha=-2)
+
+
+@pytest.mark.parametrize("count", [64, 65, 81, 97, 130])
+def test_rows_that_several_programs_share(count: int) -> None:
+    (record,) = (r for r in SAMPLED if r.name == "triton-elements")
+    P = sf.from_dense(torch.ones(3, count), "csr")
+    close(record, P, dense((3, 20)), dense((20, count)))
+
+
+def test_one_pattern_and_operands_of_several_types(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept of a pattern serves only calls of its kind."""
+    (record,) = (r for r in SAMPLED if r.name == "triton-blocks")
+    P = matrix("bsr", (70, 90), (16, 16))
+    for dtype in ("float16", "float32", "bfloat16", "float32", "float16"):
+        close(record, P, dense((70, 40), dtype), dense((40, 90), dtype))
+    used: list[str] = []
+
+    def launching(*_: Any) -> Any:
+        return lambda kernel, programs, given, constants, warps: used.append(constants["PRECISION"])
+
+    monkeypatch.setattr(sddmm, "Launcher", launching)
+    P, X, Y = matrix("bsr", (70, 90), (16, 16)), dense((70, 40)), dense((40, 90))
+    for precision in ("tf32", None, "ieee", "tf32"):
+        with registered(record) as (name, _):
+            sf.sddmm(P, X, Y, kernel=name, precision=precision)
+        assert used[-1] == ("tf32" if precision == "tf32" else "ieee")
 
 
 @records
