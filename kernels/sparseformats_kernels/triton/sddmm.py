@@ -91,9 +91,10 @@ def _prepare(A: SparseMatrix, query: Query) -> _Prepared:
 
 def tiling(block: tuple[int, int], dtype: str, precision: str | None) -> tuple[dict[str, Any], int]:
     """Tile of a product, blocks that it is made of, terms of its sums at a time, and its warps."""
-    bm, each = (min(TILE, max(1, _power(edge))) for edge in block)
+    bm = min(TILE, _power(block[0]))
     room = next(columns for rows, columns in BESIDE.items() if bm <= rows)
-    bm, beside = max(SMALLEST, bm), max(1, room // each)
+    each = min(room, _power(block[1]))  # less than a block has where it stands alone, never else
+    bm, beside = max(SMALLEST, bm), room // each
     bn, half = each * beside, dtype != "float32"
     deep = 64 if half else 32 if precision == "tf32" else 16
     swap = half and bm < 64  # tensor cores want 64 rows

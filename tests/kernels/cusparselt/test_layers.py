@@ -148,6 +148,19 @@ def test_sums_remain_where_the_library_refuses_or_is_wrong(
     assert {"type": "NOT_SUPPORTED", "saturates": "are wrong"}.get(fault, "") in told
 
 
+@pytest.mark.parametrize("direct", [True, False])
+def test_nan_shows_through_relu(direct: bool, library: Fake) -> None:
+    case = Case()
+    case.X[:, 3] = torch.nan
+    if not direct:
+        library.results[28] = {0}
+    run = case.bound("scale+relu", alpha_one=False)
+    assert run.is_direct == direct
+    y = run(case.X, case.out(), 0.5, 0)
+    assert y[:, 3].isnan().all()
+    assert not y[:, :3].isnan().any()
+
+
 def test_what_was_found_out_is_asked_once(library: Fake) -> None:
     case = Case()
     query = case.query("scale")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,7 +15,7 @@ import sparseformats as sf
 from sparseformats import dispatch
 from sparseformats.dispatch import KernelRecord
 from sparseformats.testing import certify_kernel
-from sparseformats_kernels.triton import RECORDS
+from sparseformats_kernels.triton import RECORDS, sddmm
 from tests.kernels.triton.harness import DEVICE_RULES
 from tests.kernels.triton.interpreter import Checker, checked
 from tests.kernels.triton.matrices import dense, matrix
@@ -77,6 +78,24 @@ def test_blocks_of_any_size_and_operands_of_any_layout(format: str, block: tuple
         close(record, P, X, Y, alpha=0.5)
 
 
+@pytest.mark.parametrize("block", [(1, 300), (3, 129), (16, 256), (32, 260), (33, 129), (300, 2)])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_blocks_wider_than_a_tile(dtype: str, block: tuple[int, int]) -> None:
+    (record,) = (r for r in SAMPLED if r.name == "triton-blocks")
+    shape = (block[0] * 2 - block[0] // 2, block[1] * 3 - 1)
+    P = matrix("bsr", shape, block, dtype, density=0.6)
+    close(record, P, dense((shape[0], 19), dtype), dense((19, shape[1]), dtype))
+
+
+def test_tiles_hold_whole_blocks_or_a_part_of_one() -> None:
+    edges = [*range(1, 70), 100, 127, 128, 129, 200, 255, 256, 257, 300, 1000]
+    for block in itertools.product(edges, edges):
+        for dtype in ("float16", "float32"):
+            tile, _ = sddmm.tiling(block, dtype, None)
+            assert tile["BN"] % tile["G"] == 0
+            assert tile["G"] == 1 or tile["BN"] // tile["G"] >= block[1]
+
+
 def test_elements_of_any_layout() -> None:
     (record,) = (r for r in SAMPLED if r.name == "triton-elements")
     P = sf.random(70, 90, 0.1, format="csr", seed=3).to_library("torch")
@@ -85,6 +104,32 @@ def test_elements_of_any_layout() -> None:
         if turned:
             X, Y = X.T.contiguous().T, Y.T.contiguous().T
         close(record, P, X, Y, alpha=-2)
+
+
+@pytest.mark.parametrize("count", [64, 65, 81, 97, 130])
+def test_rows_that_several_programs_share(count: int) -> None:
+    (record,) = (r for r in SAMPLED if r.name == "triton-elements")
+    P = sf.from_dense(torch.ones(3, count), "csr")
+    close(record, P, dense((3, 20)), dense((20, count)))
+
+
+def test_one_pattern_and_operands_of_several_types(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept of a pattern serves only calls of its kind."""
+    (record,) = (r for r in SAMPLED if r.name == "triton-blocks")
+    P = matrix("bsr", (70, 90), (16, 16))
+    for dtype in ("float16", "float32", "bfloat16", "float32", "float16"):
+        close(record, P, dense((70, 40), dtype), dense((40, 90), dtype))
+    used: list[str] = []
+
+    def launching(*_: Any) -> Any:
+        return lambda kernel, programs, given, constants, warps: used.append(constants["PRECISION"])
+
+    monkeypatch.setattr(sddmm, "Launcher", launching)
+    P, X, Y = matrix("bsr", (70, 90), (16, 16)), dense((70, 40)), dense((40, 90))
+    for precision in ("tf32", None, "ieee", "tf32"):
+        with registered(record) as (name, _):
+            sf.sddmm(P, X, Y, kernel=name, precision=precision)
+        assert used[-1] == ("tf32" if precision == "tf32" else "ieee")
 
 
 @records
