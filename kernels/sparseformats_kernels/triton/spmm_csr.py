@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 
 from sparseformats._arrays import Array, ArrayLibrary
-from sparseformats._dtypes import accumulator
+from sparseformats._dtypes import INT32_MAX, accumulator
 from sparseformats.dispatch.query import Query
 from sparseformats.formats import SparseMatrix
 from sparseformats_kernels.cuda.devices import Device, device_of
@@ -30,6 +30,7 @@ __all__ = ["ADDING", "CUT", "WHOLE", "TritonCSR", "of_parts"]
 _BYTES = 16  # that every array is aligned to
 _MEMORY = "the parts of long rows need memory, which CuPy cannot give to a graph"
 _ADDED = 8  # parts of a row that are read at a time
+_BEYOND = 4096  # elements that are numbered beyond the last one at most
 
 
 class State:
@@ -197,8 +198,12 @@ def aligned(lib: ArrayLibrary, x: Array) -> Array:
 
 
 def index_of(query: Query) -> str:
-    """Index type that a matrix is read with: narrow wherever it can be."""
-    return "int32" if query.fits_int32 else "int64"
+    """Index type that a matrix is read with: narrow wherever it can be.
+
+    Elements are numbered up to a step beyond the last one.
+    """
+    few = query.nnz is None or query.nnz <= INT32_MAX - _BEYOND
+    return "int32" if query.fits_int32 and few else "int64"
 
 
 def of_parts(query: Query) -> Query:
@@ -213,7 +218,7 @@ def _sums(query: Query) -> str:
 
 
 def _types(query: Query) -> dict[str, str]:
-    index = "*i32" if query.fits_int32 else "*i64"
+    index = {"int32": "*i32", "int64": "*i64"}[index_of(query)]
     sums = {"int32": "*i32", "float64": "*fp64"}.get(_sums(query), "*fp32")
     return dict.fromkeys(("columns", "begins", "ends"), index) | {"partial": sums}
 

@@ -8,7 +8,7 @@ import pytest
 
 from sparseformats.dispatch import Query
 from sparseformats_kernels import cusparse, triton
-from sparseformats_kernels.triton import configs, costs
+from sparseformats_kernels.triton import configs, costs, spmm_csr
 from tests.kernels.triton.kinds import ROWS
 
 (OURS,) = (record for record in triton.RECORDS if record.name == ROWS)
@@ -87,3 +87,18 @@ def test_tiles_hold_few_sums_a_thread(mean: int, n: int, dtype: str) -> None:
     sums = made.BM * made.BN * made.BK // (32 * made.warps)
     assert 2 <= sums <= 32
     assert made in configs.candidates(ROWS, query(mean, n, dtype), 132)
+
+
+@pytest.mark.parametrize(
+    ("facts", "width"),
+    [
+        ({"fits_int32": True}, "int32"),
+        ({"fits_int32": False}, "int64"),
+        ({"fits_int32": True, "nnz": 2**31 - 1}, "int64"),
+        ({"fits_int32": True, "nnz": 2**31 - 2**13}, "int32"),
+    ],
+)
+def test_elements_beyond_the_last_have_numbers_too(facts: dict[str, Any], width: str) -> None:
+    """A step takes up to 4096 of them; their numbers must not begin anew below zero."""
+    assert spmm_csr.index_of(query(**facts)) == width
+    assert spmm_csr.WHOLE.types(query(**facts))["columns"] == {"int32": "*i32"}.get(width, "*i64")
