@@ -152,7 +152,6 @@ def _narrow_rows(bn: int, mean: float, size: int) -> Config:
     With fewer elements at a time than threads, each thread reads the indices that it needs itself;
     more have to be exchanged at every step, which pays only where an element has no two threads.
     """
-    bn = min(bn, 64)
     elements = 512 if bn < 4 else 128 if bn <= 16 // size else 64
     elements = min((2048 if size == 8 else 4096) // bn, elements)
     most, bk = 8 if bn >= 64 else 16 if bn >= 8 else 32, 4
